@@ -1,0 +1,115 @@
+# Every task of this repository. `make help` lists them.
+#
+# Each target makes what it needs first: the environment is .venv, its exact versions are in
+# constraints/, and it is made again only when a pyproject.toml or a constraints file changes.
+
+PYTHON ?= python3
+ENGINE ?= airflow
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
+PROJECTS := pyproject.toml integrations/airflow/pyproject.toml integrations/prefect/pyproject.toml
+SOURCES := $(wildcard torchx_core integrations tests dags benchmarks docs)
+PACKAGES := $(wildcard torchx_core integrations/airflow/airflow_torchx integrations/prefect/prefect_torchx)
+
+# Tools start the Python that is first on PATH (pyright, and the apps in the tests).
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-slow check format bench install format-check lint types imports \
+        declared spelling docs wheels coverage constraints clean
+
+# --- what most people want ------------------------------------------------------------------------
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: .venv/demo-$(ENGINE).stamp ## train a model from a workflow engine; ENGINE=airflow
+	ENGINE=$(ENGINE) $(BIN)/python dags/demo.py
+
+test: .venv/dev.stamp ## run the tests, except those marked slow or torch
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-slow: .venv/dev.stamp .venv/demo-airflow.stamp ## run the tests marked slow or torch
+	$(BIN)/pytest -m "slow or torch" $(PYTEST_ARGS)
+
+check: format-check lint types imports declared spelling test docs wheels ## all that must pass
+
+format: .venv/dev.stamp ## format the code and fix what the linter can
+	$(BIN)/ruff check --quiet --fix-only .
+	$(BIN)/ruff format .
+
+bench: .venv/dev.stamp .venv-peer/peer.stamp ## measure us, TorchX and the floor, interleaved
+	$(BIN)/python -m benchmarks --peer-python .venv-peer/bin/python
+
+install: .venv/dev.stamp ## make .venv with everything in it
+
+# --- the parts of check ---------------------------------------------------------------------------
+
+format-check: .venv/dev.stamp
+	$(BIN)/ruff format --check .
+
+lint: .venv/dev.stamp ## ruff
+	$(BIN)/ruff check .
+
+types: .venv/dev.stamp ## mypy strict, pyright, and every public name typed
+	$(BIN)/mypy $(PACKAGES) $(wildcard tests dags benchmarks)
+	$(BIN)/pyright
+	$(BIN)/pyright --verifytypes torchx_core --ignoreexternal
+
+imports: .venv/dev.stamp ## which module may import which
+	$(BIN)/lint-imports --no-logo --no-cache
+
+declared: .venv/dev.stamp ## imported = declared, for each distribution
+	$(BIN)/deptry --no-ansi .
+	cd integrations/airflow && deptry --no-ansi .
+	cd integrations/prefect && deptry --no-ansi .
+
+spelling: .venv/dev.stamp
+	$(BIN)/codespell
+
+docs: .venv/dev.stamp ## build docs/_build/html; warnings are errors
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+
+wheels: .venv/dev.stamp ## build the three wheels and try them away from the sources
+	tests/wheels/try_wheels.sh
+
+coverage: .venv/dev.stamp ## run the tests under coverage, subprocesses included
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+# --- environments ---------------------------------------------------------------------------------
+
+constraints: ## resolve the newest versions into constraints/dev.txt
+	constraints/resolve.sh
+
+clean: ## remove what make made
+	rm -rf .venv .venv-peer build dist docs/_build .coverage .coverage.*
+
+.venv/uv.stamp:
+	@constraints/make_venv.sh $(PYTHON) .venv
+	@$(BIN)/python -m pip install -qq --constraint constraints/dev.txt uv
+	@touch $@
+
+.venv/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/dev.txt
+	@echo "installing the project, its engines and its tools into .venv"
+	@$(UV) --constraint constraints/dev.txt --group test --group lint --group docs \
+	  --editable . --editable integrations/airflow --editable integrations/prefect
+	@touch $@
+
+# PyTorch by pip: it also looks into the folders that its configuration names.
+.venv/demo-%.stamp: .venv/uv.stamp $(PROJECTS) constraints/dev.txt constraints/demo.txt
+	@echo "installing the project, $* and PyTorch into .venv"
+	@$(UV) --constraint constraints/dev.txt --editable . --editable integrations/$*
+	@$(BIN)/python -m pip install -qq --constraint constraints/dev.txt --requirement constraints/demo.txt
+	@touch $@
+
+.venv-peer/peer.stamp: constraints/bench.txt
+	@echo "installing the peer into .venv-peer"
+	@constraints/make_venv.sh $(PYTHON) .venv-peer
+	@.venv-peer/bin/python -m pip install -qq --requirement constraints/bench.txt
+	@touch $@

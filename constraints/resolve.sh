@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Resolve the newest versions that fit together, in an environment of their own, into dev.txt.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+constraints/make_venv.sh "${PYTHON:-python3}" "$folder/venv"
+"$folder/venv/bin/python" -m pip install -qq uv
+uv=("$folder/venv/bin/uv" pip)
+# Some releases want a late 3.11; Debian 12 has 3.11.2.
+"${uv[@]}" install --quiet --python "$folder/venv/bin/python" --python-version 3.11.2 \
+    --requirement constraints/engines.txt \
+    --group test --group lint --group docs \
+    --editable . --editable integrations/airflow --editable integrations/prefect \
+    scikit-learn
+
+# Names and versions only: no file, no address, no editable install.
+"${uv[@]}" freeze --exclude-editable --python "$folder/venv/bin/python" |
+    grep -E '^[A-Za-z0-9._-]+==[^ ]+$' |
+    grep -v -E '^(pip|setuptools)==' >constraints/dev.txt
