@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from torchx_core.errors import NotFoundError
+from torchx_core.specs import MISSING, NULL_RESOURCE, AppDef, AppDryRunInfo, RetryPolicy, Role
+
+
+def test_fields_of_a_role() -> None:
+    """Names and order are TorchX's, so that positional arguments mean the same."""
+    assert [f.name for f in fields(Role)] == [
+        "name",
+        "image",
+        "min_replicas",
+        "entrypoint",
+        "args",
+        "env",
+        "num_replicas",
+        "max_retries",
+        "retry_policy",
+        "resource",
+        "port_map",
+        "metadata",
+        "mounts",
+        "workspace",
+        "overrides",
+    ]
+
+
+def test_defaults_of_a_role() -> None:
+    """Only name and image are needed."""
+    role = Role("trainer", "img")
+    assert (role.entrypoint, role.num_replicas, role.max_retries) == (MISSING, 1, 0)
+    assert role.retry_policy is RetryPolicy.APPLICATION
+    assert role.resource == NULL_RESOURCE
+    assert role.min_replicas is None
+    assert role.workspace is None
+
+
+def test_roles_by_name() -> None:
+    """``app["x"]``, ``get_role`` and ``in`` look roles up by name."""
+    app = AppDef("app", roles=[Role("ps", "img"), Role("trainer", "img")])
+    assert app["trainer"] is app.get_role("trainer") is app.roles[1]
+    assert "ps" in app
+    assert "reader" not in app
+
+
+def test_unknown_role() -> None:
+    """A missing role is a LookupError that names the close one."""
+    app = AppDef("app", roles=[Role("trainer", "img")])
+    with pytest.raises(NotFoundError, match=r"app 'app' has no role 'trainr'.*did you mean 'trainer'"):
+        app["trainr"]
+
+
+def test_not_iterable() -> None:
+    """Iterating over the app is a TypeError, not a puzzle."""
+    with pytest.raises(TypeError, match="not iterable"):
+        list(AppDef("app"))  # type: ignore[call-overload]  # that is the point
+
+
+def test_pre_proc_keeps_the_request() -> None:
+    """A plain role leaves the request as it is."""
+    info = AppDryRunInfo({"cmd": "x"}, repr)
+    assert Role("a", "img").pre_proc("local", info) is info

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchx_core.errors import InvalidAppError
+from torchx_core.specs import BindMount, DeviceMount, VolumeMount, parse_mounts
+
+paths = st.text(min_size=1).filter(lambda t: not t.startswith("~"))
+binds = st.builds(BindMount, paths, paths, st.booleans())
+volumes = st.builds(VolumeMount, paths, paths, st.booleans())
+devices = st.builds(DeviceMount, paths, paths, st.sampled_from(["r", "rw", "mwr", "rwm"]))
+mounts = st.lists(binds | volumes | devices, max_size=4)
+
+
+def as_options(mount: BindMount | VolumeMount | DeviceMount) -> list[str]:
+    """Write a mount as options, in different spellings."""
+    match mount:
+        case BindMount():
+            flags = ["readonly"] if mount.read_only else []
+            return ["type=bind", f"src={mount.src_path}", f"dst={mount.dst_path}", *flags]
+        case VolumeMount():
+            return [
+                "type=volume",
+                f"readonly={mount.read_only}",
+                f"source={mount.src}",
+                f"target={mount.dst_path}",
+            ]
+        case DeviceMount():
+            return [
+                "type=device",
+                f"perm={mount.permissions}",
+                f"src={mount.src_path}",
+                f"dst={mount.dst_path}",
+            ]
+
+
+@given(mounts)
+def test_round_trip(given_mounts: list[BindMount | VolumeMount | DeviceMount]) -> None:
+    """Options written from mounts are read back as the same mounts, in order."""
+    options = [option for mount in given_mounts for option in as_options(mount)]
+    assert parse_mounts(options) == given_mounts
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["type=bind", "src=/a", "dst=/b", "readonly"],
+        ["type=bind", "source=/a", "destination=/b", "read_only"],
+        ["type=bind", "source=/a", "target=/b", "readonly=true"],
+        ["type=bind", "readonly=1", "dst=/b", "src=/a"],
+    ],
+)
+def test_aliases(options: list[str]) -> None:
+    """Every spelling means the same."""
+    assert parse_mounts(options) == [BindMount("/a", "/b", read_only=True)]
+
+
+def test_device_defaults() -> None:
+    """A device appears under its own path with all permissions."""
+    assert parse_mounts(["type=device", "src=/dev/fuse"]) == [DeviceMount("/dev/fuse", "/dev/fuse", "rwm")]
+
+
+def test_device_permissions_by_their_long_name() -> None:
+    """``permissions`` is ``perm``."""
+    assert parse_mounts(["type=device", "src=/d", "permissions=r"]) == [DeviceMount("/d", "/d", "r")]
+
+
+def test_home_is_expanded_in_the_source_of_a_bind_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``~`` means the home directory of this host, so nothing inside the replica is expanded."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert parse_mounts(["type=bind", "src=~/data", "dst=~/x"]) == [BindMount("/home/me/data", "~/x")]
+    assert parse_mounts(["type=volume", "src=~v", "dst=/x"]) == [VolumeMount("~v", "/x")]
+
+
+def test_values_may_hold_equal_signs() -> None:
+    """Only the first ``=`` splits."""
+    assert parse_mounts(["type=volume", "src=a=b", "dst=/x=y"]) == [VolumeMount("a=b", "/x=y")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["src=/a"], r"mounts\[0\]: 'src=/a': a mount starts with type=bind"),
+        (["type=bnd"], r"mounts\[0\]: 'type=bnd': unknown mount type 'bnd'; .*did you mean 'bind'\?"),
+        (["type"], "unknown mount type ''; known: bind, volume, device"),
+        (["type=bind", "sorce=/a"], r"mounts\[1\]: 'sorce=/a': unknown option .*did you mean 'source'\?"),
+        (["type=bind", ""], r"mounts\[1\]: '': unknown option ''"),
+        (
+            ["type=bind", "perm=r"],
+            r"mounts\[1\]: 'perm=r': not an option of a bind mount; allowed: src, dst, read",
+        ),
+        (["type=device", "readonly"], "not an option of a device mount; allowed: src, dst, perm"),
+        (
+            ["type=bind", "src=/a", "source=/b"],
+            r"mounts\[2\]: 'source=/b': src is given twice, first at mounts\[1\]",
+        ),
+        (["type=bind", "src=/a"], r"mounts\[0\]: 'type=bind': needs dst=<value>"),
+        (["type=volume", "dst=/a"], r"mounts\[0\]: 'type=volume': needs src=<value>"),
+        (["type=device", "src="], r"mounts\[1\]: 'type=device': needs src=<value>"),
+        (
+            ["type=device", "src=/d", "perm=rx"],
+            r"mounts\[2\]: 'perm=rx': expected some of the letters r, w, m",
+        ),
+        (["type=device", "src=/d", "perm="], "expected some of the letters"),
+        (
+            ["type=bind", "src=/a", "dst=/b", "readonly=maybe"],
+            r"mounts\[3\]: 'readonly=maybe': expected readonly",
+        ),
+    ],
+)
+def test_wrong_options(options: list[str], message: str) -> None:
+    """The error names the position, quotes what was given and says what is allowed."""
+    with pytest.raises(InvalidAppError, match=message):
+        parse_mounts(options)

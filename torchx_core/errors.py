@@ -1,0 +1,326 @@
+"""Every error this project raises on purpose.
+
+::
+
+    TorchXError                              everything raised on purpose
+    ├─ InvalidInputError (ValueError)        the caller must change something; never retry
+    │  ├─ InvalidAppError                    an AppDef is wrong; names the path inside it
+    │  ├─ InvalidRunConfigException          a run option is unknown, missing or of the wrong type
+    │  ├─ InvalidCursorError                 a cursor is not one, or belongs to another app
+    │  ├─ MalformedAppHandleException        not <scheduler>://<session>/<app_id>
+    │  ├─ AppIdConflictError                 the app id is taken by a different request
+    │  ├─ ComponentValidationException       a component function cannot be used
+    │  └─ AppNotTerminalError                the verb needs a terminal app (delete)
+    ├─ NotFoundError (LookupError)           nothing of that name exists
+    │  ├─ UnknownSchedulerException
+    │  ├─ UnknownAppException
+    │  ├─ UnknownReplicaError
+    │  └─ ComponentNotFoundException
+    ├─ SchedulerError                        the outside world failed; `retryable` says whether to try again
+    │  ├─ SubmitFailedError                  nothing was left behind
+    │  └─ SubmitOutcomeUnknownError          it may have happened: call again with the same app id
+    ├─ WaitTimeoutError (TimeoutError)       the app is not terminal yet; it goes on running
+    ├─ AppStatusError                        the app ended otherwise than SUCCEEDED; carries its status
+    ├─ StoredStateError                      a record on disk cannot be used
+    │  ├─ CorruptRecordError
+    │  └─ NewerRecordError                   written by a newer version of this library
+    └─ InternalError                         a bug here
+       └─ InvalidTransitionError             carries the recent events of the app
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+if TYPE_CHECKING:
+    from torchx_core.specs import AppStatus
+
+__all__ = [
+    "AppIdConflictError",
+    "AppNotTerminalError",
+    "AppStatusError",
+    "ComponentNotFoundException",
+    "ComponentValidationException",
+    "CorruptRecordError",
+    "InternalError",
+    "InvalidAppError",
+    "InvalidCursorError",
+    "InvalidInputError",
+    "InvalidRunConfigException",
+    "InvalidTransitionError",
+    "MalformedAppHandleException",
+    "NewerRecordError",
+    "NotFoundError",
+    "SchedulerError",
+    "StoredStateError",
+    "SubmitFailedError",
+    "SubmitOutcomeUnknownError",
+    "TorchXError",
+    "UnknownAppException",
+    "UnknownReplicaError",
+    "UnknownSchedulerException",
+    "WaitTimeoutError",
+]
+
+_Call: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
+
+
+class TorchXError(Exception):
+    """Base of everything this project raises on purpose.
+
+    Every subclass survives pickling: it is rebuilt from the arguments it was made with.
+    """
+
+    _call: _Call
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Remember the arguments, because ``BaseException`` pickles only the message."""
+        self = super().__new__(cls, *args)
+        self._call = (args, kwargs)
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., TorchXError], tuple[type[TorchXError], _Call]]:
+        """Rebuild from the constructor's arguments."""
+        return _rebuild, (type(self), self._call)
+
+    def to_json(self) -> dict[str, object]:
+        """Return type, message and facts as plain JSON values.
+
+        Example:
+            >>> UnknownSchedulerException("dokcer", ["docker"]).to_json()["scheduler"]
+            'dokcer'
+        """
+        facts = {k: _plain(v) for k, v in vars(self).items() if not k.startswith("_")}
+        return {"type": type(self).__name__, "message": str(self), **facts}
+
+
+def _rebuild(cls: type[TorchXError], call: _Call) -> TorchXError:
+    args, kwargs = call
+    return cls(*args, **kwargs)
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, Sequence | set | frozenset):
+        return [_plain(v) for v in value]
+    return str(value)
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest known name, or an empty string."""
+    import difflib  # imported here: 3 ms that only a failing call should pay
+
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+class InvalidInputError(TorchXError, ValueError):
+    """The caller passed something that can never work; retrying is pointless."""
+
+
+class InvalidAppError(InvalidInputError):
+    """An AppDef (or its YAML or JSON document) is wrong at ``path``."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        """Say where and what, for example ``("roles[0].num_replicas", "must be at least 1: 0")``."""
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
+
+
+class InvalidRunConfigException(InvalidInputError):
+    """The run cfg does not satisfy the scheduler's runopts."""
+
+    def __init__(self, invalid_reason: str, cfg_key: str, cfg: Mapping[str, object]) -> None:
+        """Keep TorchX's constructor: the reason, the offending key, the whole cfg."""
+        self.cfg_key = cfg_key
+        self.cfg = dict(cfg)
+        super().__init__(f"{invalid_reason}; given: {self.cfg or '<EMPTY>'}")
+
+
+class InvalidCursorError(InvalidInputError):
+    """The cursor is not one of this scheduler's, or belongs to another app."""
+
+    def __init__(self, cursor: str, problem: str) -> None:
+        """Quote the cursor and say what is wrong with it."""
+        self.cursor = cursor
+        super().__init__(f"unusable cursor {cursor!r}: {problem}; pass one from a batch of this app")
+
+
+class MalformedAppHandleException(InvalidInputError):
+    """The string is not an app handle."""
+
+    def __init__(self, app_handle: str, problem: str = "") -> None:
+        """Quote the handle; ``problem`` says which part is wrong."""
+        self.app_handle = app_handle
+        detail = f" ({problem})" if problem else ""
+        super().__init__(
+            f"malformed app handle {app_handle!r}{detail};"
+            " expected <scheduler_backend>://<session_name>/<app_id>"
+        )
+
+
+class AppIdConflictError(InvalidInputError):
+    """The app id exists already and was submitted with a different request."""
+
+    def __init__(self, app_id: str, difference: Sequence[str]) -> None:
+        """List the differing paths as ``path: stored -> given``."""
+        self.app_id = app_id
+        self.difference = list(difference)
+        super().__init__(
+            f"app id {app_id!r} is taken by a different request: {'; '.join(self.difference)};"
+            " use another app id, or delete the old app first"
+        )
+
+
+class AppNotTerminalError(InvalidInputError):
+    """The verb needs a terminal app."""
+
+    def __init__(self, app_handle: str, state: str, verb: str) -> None:
+        """Say which app, its state, and the verb refused."""
+        self.app_handle = app_handle
+        self.state = state
+        super().__init__(f"cannot {verb} {app_handle}: it is {state}; cancel it and wait first")
+
+
+class ComponentValidationException(InvalidInputError):
+    """A component function cannot be used as it is written."""
+
+
+class NotFoundError(TorchXError, LookupError):
+    """Nothing of that name exists."""
+
+
+class UnknownSchedulerException(NotFoundError):
+    """No scheduler of that name is registered."""
+
+    def __init__(self, scheduler_backend: str, known: Iterable[str] = ()) -> None:
+        """Name the closest of the known schedulers."""
+        self.scheduler = scheduler_backend
+        self.known = sorted(known)
+        super().__init__(
+            f"unknown scheduler {scheduler_backend!r}; known: {', '.join(self.known)}"
+            + did_you_mean(scheduler_backend, self.known)
+        )
+
+
+class UnknownAppException(NotFoundError):
+    """The scheduler has no such app: never submitted, deleted, or purged."""
+
+    def __init__(self, app_handle: str) -> None:
+        """Quote the handle."""
+        self.app_handle = app_handle
+        super().__init__(f"unknown app {app_handle}; it was never submitted there, or its record was deleted")
+
+
+class UnknownReplicaError(NotFoundError):
+    """The app has no such role, or the role has no such replica."""
+
+    def __init__(self, app_handle: str, role: str, replica: int | None, known: Iterable[str]) -> None:
+        """List what the app does have."""
+        self.app_handle = app_handle
+        self.role = role
+        self.replica = replica
+        self.known = sorted(known)
+        wanted = f"role {role!r}" if replica is None else f"replica {replica} of role {role!r}"
+        super().__init__(
+            f"{app_handle} has no {wanted}; known: {', '.join(self.known)}" + did_you_mean(role, self.known)
+        )
+
+
+class ComponentNotFoundException(NotFoundError):
+    """No component of that name can be resolved."""
+
+
+class SchedulerError(TorchXError):
+    """The world outside this library failed."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        """``retryable``: the same call may succeed later and repeating it is safe."""
+        self.retryable = retryable
+        super().__init__(message)
+
+
+class SubmitFailedError(SchedulerError):
+    """The app was not submitted; everything started for it was taken back."""
+
+
+class SubmitOutcomeUnknownError(SchedulerError):
+    """The app may or may not have been submitted.
+
+    Calling again with the same app id settles it.
+    """
+
+    def __init__(self, app_id: str, message: str) -> None:
+        """Name the app; such an error is always retryable, with the same ``app_id``."""
+        self.app_id = app_id
+        super().__init__(
+            f"cannot tell whether app {app_id!r} was submitted: {message};"
+            " call again with the same app id to settle it",
+            retryable=True,
+        )
+
+
+class WaitTimeoutError(TorchXError, TimeoutError):
+    """The app did not become terminal in the time given; it goes on running."""
+
+    def __init__(self, app_handle: str, timeout_s: float, state: str) -> None:
+        """Say how long was waited and the state seen last."""
+        self.app_handle = app_handle
+        self.timeout_s = timeout_s
+        self.state = state
+        super().__init__(f"{app_handle} is {state} after waiting {timeout_s:g} s; it goes on running")
+
+
+class AppStatusError(TorchXError):
+    """The app ended otherwise than SUCCEEDED; ``status`` has the whole story."""
+
+    def __init__(self, status: AppStatus, *args: object) -> None:
+        """Keep TorchX's constructor: the status first, then the message."""
+        self.status = status
+        super().__init__(*args)
+
+
+class StoredStateError(TorchXError):
+    """A record on disk cannot be used."""
+
+
+class CorruptRecordError(StoredStateError):
+    """A record is torn or is not what it should be."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        """Name the file and what is wrong with it."""
+        self.path = path
+        super().__init__(f"corrupt record {path}: {problem}")
+
+
+class NewerRecordError(StoredStateError):
+    """A record was written by a newer version of this library."""
+
+    def __init__(self, path: str, version: int, supported: int) -> None:
+        """Give both versions."""
+        self.path = path
+        self.version = version
+        self.supported = supported
+        super().__init__(
+            f"{path} has format {version}, this library reads up to {supported}; upgrade torchx-core"
+        )
+
+
+class InternalError(TorchXError):
+    """A bug in this library."""
+
+
+class InvalidTransitionError(InternalError):
+    """The state machine met an event that its state does not allow."""
+
+    def __init__(self, state: str, event: str, story: Sequence[str] = ()) -> None:
+        """``story``: the recent events of the app, oldest first."""
+        self.state = state
+        self.event = event
+        self.story = list(story)
+        super().__init__(f"event {event} is not allowed in {state}; recent events: {self.story}")

@@ -1,0 +1,210 @@
+r"""The text form of a cfg: ``key=value`` pairs, separated by ``,`` or ``;``.
+
+::
+
+    cfg    = pair (sep pair)*             sep    = "," | ";"
+    pair   = key "=" item (sep item)*     key    = letter or "_", then letters, digits, "_", "." and "-"
+    item   = plain                        plain  = characters up to the next separator
+           | quoted                       quoted = a JSON string: "…" with \" \\ \n …
+           | quoted ":" quoted            (an entry of a dict)
+
+A separator starts the next pair when a key and ``=`` follow it; else it belongs to the value, where lists
+and dicts read it as theirs. So TorchX's ``FOO=v1,v2,BAR=v3`` needs no quotes, and neither does a ``=`` in
+a value. Quotes are for values that hold separators, or begin or end with white space.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple, assert_never
+
+from torchx_core.specs.cfg_types import CfgVal, Kind
+
+__all__ = ["CfgSyntaxError", "RawValue", "is_key", "read_value", "split_cfg", "write_value"]
+
+_KEY = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*=")
+_PLAIN = re.compile(r"[^,;]*")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BOOLS: Final = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+
+
+class CfgSyntaxError(ValueError):
+    """Why a text cannot be read; the caller adds which option it is about."""
+
+
+class _Item(NamedTuple):
+    text: str
+    quoted: bool = False
+    key: str | None = None
+    """Set for a quoted dict entry, whose value is the text."""
+
+
+class RawValue(NamedTuple):
+    """A value, not yet given a type."""
+
+    text: str
+    items: tuple[_Item, ...]
+
+
+def is_key(name: str) -> bool:
+    """Return whether the text form can name such an option."""
+    return _KEY.fullmatch(f"{name}=") is not None and name == name.strip()
+
+
+def split_cfg(text: str) -> list[tuple[str, RawValue]]:
+    """Split into keys and raw values, in the order given.
+
+    Raises:
+        CfgSyntaxError: A pair does not start with a key and ``=``, or a quote is wrong.
+    """
+    text = text.strip()
+    pairs: list[tuple[str, RawValue]] = []
+    at = 0
+    while at < len(text):
+        key = _KEY.match(text, at)
+        if not key:
+            raise CfgSyntaxError(f"expected KEY=VALUE[,KEY=VALUE…] at {text[at:]!r}")
+        value, at = _scan_value(text, key.end())
+        pairs.append((key[1], value))
+    return pairs
+
+
+def _scan_value(text: str, start: int) -> tuple[RawValue, int]:
+    items: list[_Item] = []
+    at = start
+    while True:
+        item, end = _scan_item(text, at)
+        items.append(item)
+        at = end + 1
+        if end >= len(text) or _KEY.match(text, at):
+            return RawValue(text[start:end], tuple(items)), at
+
+
+def _scan_item(text: str, at: int) -> tuple[_Item, int]:
+    if not text.startswith('"', at):
+        end = _end_of(_PLAIN, text, at)
+        return _Item(text[at:end]), end
+    end = _end_of(_QUOTED, text, at)
+    item = _Item(_unquote(text[at:end]), quoted=True)
+    if text.startswith(':"', end):
+        at, end = end + 1, _end_of(_QUOTED, text, end + 1)
+        item = _Item(_unquote(text[at:end]), quoted=True, key=item.text)
+    if text[end : end + 1] not in ("", ",", ";"):
+        raise CfgSyntaxError(f"expected ',' or ';' after the closing quote at {text[end:]!r}")
+    return item, end
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    if not found:
+        raise CfgSyntaxError(f'the quote is never closed at {text[at:]!r}; write a literal " as "\\""')
+    return found.end()
+
+
+def _unquote(quoted: str) -> str:
+    try:
+        return str(json.loads(quoted, strict=False))
+    except ValueError as err:
+        raise CfgSyntaxError(f"{quoted} is not a JSON string ({err}); write a backslash as \\\\") from err
+
+
+def read_value(raw: RawValue, kind: Kind) -> CfgVal:
+    """Give the raw value its type.
+
+    Raises:
+        CfgSyntaxError: It does not spell a value of that type.
+    """
+    match kind:
+        case "str":
+            return _scalar(raw)
+        case "bool":
+            return _bool(_scalar(raw))
+        case "int":
+            return _number(int, _scalar(raw))
+        case "float":
+            return _number(float, _scalar(raw))
+        case "list[str]":
+            return [_list_item(item) for item in _present(raw)]
+        case "dict[str, str]":
+            return dict(_dict_item(item) for item in _present(raw))
+        case _:
+            assert_never(kind)
+
+
+def _scalar(raw: RawValue) -> str:
+    if not any(item.quoted for item in raw.items):
+        return raw.text
+    first, *others = raw.items
+    if others or first.key is not None:
+        raise CfgSyntaxError(f'expected one quoted text, as in "a,b": {raw.text}')
+    return first.text
+
+
+def _bool(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _BOOLS:
+        raise CfgSyntaxError(f"expected one of {', '.join(_BOOLS)}: {text!r}")
+    return _BOOLS[word]
+
+
+def _number(tp: type[int | float], text: str) -> int | float:
+    try:
+        return tp(text)
+    except ValueError as err:
+        raise CfgSyntaxError(f"expected {tp.__name__}: {text!r}") from err
+
+
+def _present(raw: RawValue) -> Iterable[_Item]:
+    return (item for item in raw.items if item.quoted or item.text)
+
+
+def _list_item(item: _Item) -> str:
+    if item.key is not None:
+        raise CfgSyntaxError(f"expected a text, not key and value: {item.key!r}:{item.text!r}")
+    return item.text
+
+
+def _dict_item(item: _Item) -> tuple[str, str]:
+    if item.key is not None:
+        return item.key, item.text
+    key, colon, value = item.text.partition(":")
+    if not colon:
+        raise CfgSyntaxError(f"expected key:value: {key!r}")
+    return key, value
+
+
+def write_value(value: CfgVal) -> str:
+    """Return the text that `read_value` reads back; None has none."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value if _is_plain(value) else _quote(value)
+        case list():
+            return ",".join(map(_write_item, value))
+        case dict():
+            return ",".join(_write_entry(key, item) for key, item in value.items())
+        case _:
+            return repr(value)
+
+
+def _is_plain(text: str) -> bool:
+    return not (text.startswith('"') or "," in text or ";" in text or text != text.strip())
+
+
+def _write_item(text: str) -> str:
+    return text if text and "=" not in text and _is_plain(text) else _quote(text)
+
+
+def _write_entry(key: str, value: str) -> str:
+    plain = all(_is_plain(text) and "=" not in text for text in (key, value)) and ":" not in key
+    return f"{key}:{value}" if plain else f"{_quote(key)}:{_quote(value)}"
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

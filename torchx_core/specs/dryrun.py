@@ -1,0 +1,38 @@
+"""The rendered request that a dry run shows and `schedule` submits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from torchx_core.specs.cfg_types import CfgVal
+
+if TYPE_CHECKING:
+    from torchx_core.specs.app import AppDef  # which imports this module
+
+__all__ = ["AppDryRunInfo"]
+
+T = TypeVar("T")
+
+
+class AppDryRunInfo(Generic[T]):
+    """What would be submitted; ``print(info)`` shows it readably.
+
+    Attributes:
+        request: The scheduler's own request; may be changed before it is scheduled.
+        app: The snapshot that the request was made from; None until the scheduler's dry run set it.
+        cfg: The resolved run options.
+        scheduler: The name of the scheduler that made the request.
+    """
+
+    def __init__(self, request: T, fmt: Callable[[T], str]) -> None:
+        """Keep the request, and the function that shows it to people."""
+        self.request = request
+        self.app: AppDef | None = None
+        self.cfg: Mapping[str, CfgVal] = {}
+        self.scheduler: str | None = None
+        self._fmt = fmt
+
+    def __repr__(self) -> str:
+        """Return the request as its scheduler wants it shown."""
+        return self._fmt(self.request)

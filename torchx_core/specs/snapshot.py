@@ -1,0 +1,137 @@
+"""A private copy of somebody else's app, TorchX's own app objects included."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection
+from dataclasses import fields
+from enum import Enum
+from typing import Final, TypeVar
+
+from torchx_core.errors import InvalidAppError, did_you_mean
+from torchx_core.specs.app import AppDef, RetryPolicy, Role
+from torchx_core.specs.checks import is_list, is_map, show
+from torchx_core.specs.mounts import BindMount, DeviceMount, Mount, VolumeMount
+from torchx_core.specs.resource import Resource
+from torchx_core.specs.workspace import Workspace
+
+__all__ = ["snapshot_app"]
+
+T = TypeVar("T")
+_APP_FIELDS: Final = ("name", "metadata")
+_ROLE_FIELDS: Final = tuple(f.name for f in fields(Role) if f.name != "overrides")
+_RESOURCE_FIELDS: Final = tuple(f.name for f in fields(Resource))
+
+
+def snapshot_app(obj: object) -> AppDef:
+    """Return a deep copy that nobody else holds, made of this package's types.
+
+    Takes an AppDef of this package (subclasses of AppDef and Role stay what they are), one of
+    ``torchx.specs``, or anything with the same attributes. TorchX is never imported. ``Role.overrides`` are
+    applied and emptied. Nothing else is judged here: call `validate_app` next.
+
+    Raises:
+        InvalidAppError: It is no app, or a part of it is nothing that this package knows.
+    """
+    given = getattr(obj, "roles", None)
+    if not is_list(given):
+        hint = "; use AppDef.from_dict for a map" if is_map(obj) else ""
+        raise InvalidAppError("app", f"must be an AppDef with a list of roles: {show(obj)}{hint}")
+    app = (
+        _own_app(obj)
+        if isinstance(obj, AppDef)
+        else _taken_over(obj, AppDef(""), _APP_FIELDS, ["name"], "app")
+    )
+    app.roles = [_role(role, f"roles[{i}]") for i, role in enumerate(given)]
+    return app
+
+
+def _own_app(app: AppDef) -> AppDef:
+    # the memo keeps the roles out of the copy: they come one by one, and may be TorchX's, which hold locks
+    return _copied(app, "app", keep=app.roles)
+
+
+def _role(given: object, path: str) -> Role:
+    role = _copied(given, path) if isinstance(given, Role) else _foreign_role(given, path)
+    _apply_overrides(role, path)
+    role.retry_policy = _retry_policy(role.retry_policy, f"{path}.retry_policy")
+    role.resource = _resource(role.resource, f"{path}.resource")
+    role.mounts = _mounts(role.mounts, f"{path}.mounts")
+    role.workspace = _workspace(role.workspace, f"{path}.workspace")
+    return role
+
+
+def _foreign_role(given: object, path: str) -> Role:
+    hook = getattr(type(given), "pre_proc", None)
+    if hook is not None and not str(getattr(hook, "__module__", "")).startswith("torchx."):
+        raise InvalidAppError(
+            f"{path}.pre_proc", "is overridden; derive the role from torchx_core.specs.Role"
+        )
+    # TorchX's own roles answer with the overridden values already
+    return _taken_over(given, Role("", ""), _ROLE_FIELDS, ["name", "image"], path)
+
+
+def _apply_overrides(role: Role, path: str) -> None:
+    for name, value in role.overrides.items():
+        where = f"{path}.overrides[{name!r}]"
+        if name not in _ROLE_FIELDS:
+            known = f"known: {', '.join(_ROLE_FIELDS)}{did_you_mean(name, _ROLE_FIELDS)}"
+            raise InvalidAppError(where, f"is not a field of a role; {known}")
+        if callable(value):
+            raise InvalidAppError(where, f"must be a value, not something to call: {show(value)}")
+        setattr(role, name, value)
+    role.overrides = {}
+
+
+def _retry_policy(given: object, path: str) -> RetryPolicy:
+    value = given.value if isinstance(given, Enum) else given
+    known = [policy.value for policy in RetryPolicy]
+    if value not in known:
+        raise InvalidAppError(path, f"must be one of {', '.join(known)}: {show(value)}")
+    return RetryPolicy(value)
+
+
+def _resource(given: object, path: str) -> Resource:
+    if isinstance(given, Resource):
+        return given
+    return _taken_over(given, Resource(-1, -1, -1), _RESOURCE_FIELDS, ["cpu", "gpu", "memMB"], path)
+
+
+def _mounts(given: object, path: str) -> list[Mount]:
+    if not is_list(given):
+        raise InvalidAppError(path, f"must be a list: {show(given)}")
+    return [_mount(mount, f"{path}[{i}]") for i, mount in enumerate(given)]
+
+
+def _mount(given: object, path: str) -> Mount:
+    if isinstance(given, BindMount | VolumeMount | DeviceMount):
+        return given
+    empty: tuple[Mount, ...] = (VolumeMount("", ""), BindMount("", ""), DeviceMount("", ""))
+    for mount in empty:
+        names = [f.name for f in fields(mount)]
+        if all(hasattr(given, name) for name in names):
+            return _taken_over(given, mount, names, names, path)
+    raise InvalidAppError(path, f"must be a BindMount, VolumeMount or DeviceMount: {show(given)}")
+
+
+def _workspace(given: object, path: str) -> Workspace | None:
+    if given is None or isinstance(given, Workspace):
+        return given
+    return _taken_over(given, Workspace({}), ["projects"], ["projects"], path)
+
+
+def _taken_over(given: object, target: T, names: Collection[str], required: Collection[str], path: str) -> T:
+    """Fill the target from the given object's attributes of the same names."""
+    for name in names:
+        if hasattr(given, name):
+            setattr(target, name, _copied(getattr(given, name), f"{path}.{name}"))
+        elif name in required:
+            raise InvalidAppError(path, f"has no attribute {name!r}: {show(given)}")
+    return target
+
+
+def _copied(value: T, path: str, *, keep: object = None) -> T:
+    try:
+        return copy.deepcopy(value, {id(keep): keep})
+    except TypeError as err:
+        raise InvalidAppError(path, f"cannot be copied: {err}") from err

@@ -1,0 +1,134 @@
+"""How an app, its roles and its replicas are doing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from torchx_core.errors import AppStatusError
+from torchx_core.specs.sentinels import NONE
+from torchx_core.specs.state import AppState, ReplicaState, is_terminal
+
+__all__ = ["AppStatus", "ReplicaStatus", "RoleStatus"]
+
+
+@dataclass
+class ReplicaStatus:
+    """The latest attempt of one replica.
+
+    Args:
+        id: 0-based number in its role.
+        state: Where the attempt is.
+        role: Name of the role.
+        hostname: Where it runs.
+        structured_error_msg: The error file (JSON) that the program wrote, as text.
+        hostaddr: Address that other replicas reach it at; empty for ``hostname``.
+        exit_code: Of the attempt, when it exited by itself.
+        signal: What killed it, for example ``SIGKILL``.
+        attempt: 0-based number of the attempt.
+        started_at: Seconds since the epoch.
+        ended_at: Seconds since the epoch.
+        msg: What the scheduler has to say, for example ``out of memory``.
+        log_dir: Where its log files are, or empty.
+    """
+
+    id: int
+    state: ReplicaState
+    role: str
+    hostname: str
+    structured_error_msg: str = NONE
+    hostaddr: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    attempt: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    msg: str = ""
+    log_dir: str = ""
+
+    def __post_init__(self) -> None:
+        """Default the address to the host name."""
+        self.hostaddr = self.hostaddr or self.hostname
+
+
+@dataclass
+class RoleStatus:
+    """The replicas of one role."""
+
+    role: str
+    replicas: list[ReplicaStatus]
+
+
+@dataclass(repr=False)
+class AppStatus:
+    """The whole app.
+
+    Args:
+        state: Where the app is.
+        num_restarts: How many times it was started again; -1 when the backend cannot tell.
+        msg: What the scheduler has to say, for example who cancelled it.
+        structured_error_msg: An error (JSON) that belongs to no replica, as text.
+        ui_url: Where to look at the app in a browser.
+        roles: The latest attempt of every replica.
+        result: The JSON value that the app reported as its result.
+    """
+
+    state: AppState
+    num_restarts: int = 0
+    msg: str = ""
+    structured_error_msg: str = NONE
+    ui_url: str | None = None
+    roles: list[RoleStatus] = field(default_factory=list[RoleStatus])
+    result: object = None
+
+    def is_terminal(self) -> bool:
+        """Return whether the app is over."""
+        return is_terminal(self.state)
+
+    def raise_for_status(self) -> None:
+        """Do nothing for an app that SUCCEEDED.
+
+        Raises:
+            AppStatusError: In any other state; the message is `failure_summary`.
+        """
+        if self.state is not AppState.SUCCEEDED:
+            raise AppStatusError(self, self.failure_summary())
+
+    def failure_summary(self) -> str:
+        """Return why the app did not succeed, most telling facts first; empty when it did.
+
+        Leads with the FAILED replica that ended first, its exit code or signal and its error message; then
+        come the scheduler's message, the log directory and the other failed replicas.
+        """
+        from torchx_core.specs.status_format import failure_summary
+
+        return failure_summary(self)
+
+    def format(self, filter_roles: Collection[str] | None = None) -> str:
+        """Return a text for people; ``filter_roles`` limits it to these roles."""
+        from torchx_core.specs.status_format import format_status
+
+        return format_status(self, filter_roles)
+
+    def to_json(self, filter_roles: Collection[str] | None = None) -> dict[str, object]:
+        """Return plain JSON values that `from_json` reads back (if ``result`` is a JSON value)."""
+        from torchx_core.specs.status_json import to_json
+
+        return to_json(self, filter_roles)
+
+    @staticmethod
+    def from_json(data: Mapping[str, object]) -> AppStatus:
+        """Read what `to_json` gives; unknown fields (of a newer version) are ignored.
+
+        Raises:
+            InvalidInputError: It is no such thing.
+        """
+        from torchx_core.specs.status_json import from_json
+
+        return from_json(data)
+
+    def __repr__(self) -> str:
+        """Return the whole status as YAML."""
+        from torchx_core.specs.status_format import as_yaml
+
+        return as_yaml("AppStatus", self.to_json())
