@@ -1,0 +1,110 @@
+"""One running attempt of one replica, as the supervisor holds it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from torchx_core.supervisor import timeline
+from torchx_core.supervisor.limits import Group
+from torchx_core.supervisor.plan import Plan, ReplicaPlan
+from torchx_core.supervisor.relay import Channel, Relay, Sink
+from torchx_core.supervisor.reports import ReportPipe
+from torchx_core.supervisor.spawn import Program, start
+from torchx_core.supervisor.tree import APP_MARKER
+
+ERROR_FILE = "error.json"
+REPORT_FILE = "reports"
+MAX_ERROR_FILE = 1 << 20
+
+
+class Attempt(NamedTuple):
+    """What belongs to one attempt."""
+
+    replica: int
+    number: int
+    pid: int
+    directory: str
+    sink: Sink
+    channels: tuple[Channel, Channel]
+    reports: ReportPipe
+    group: Group
+
+    def error(self) -> str:
+        """Return what the program wrote about its own failure, if it is JSON of a sane size."""
+        try:
+            with open(os.path.join(self.directory, ERROR_FILE), "rb") as file:
+                text = file.read(MAX_ERROR_FILE + 1)
+        except OSError:
+            return ""
+        if len(text) > MAX_ERROR_FILE:
+            return ""
+        try:
+            json.loads(text)
+        except ValueError:
+            return ""
+        return text.decode("utf-8", "replace")
+
+
+def launch(
+    plan: Plan,
+    index: int,
+    number: int,
+    *,
+    app_dir: str,
+    relay: Relay,
+    gpus: str | None,
+    group: Group,
+    nofile: tuple[int, int],
+) -> Attempt:
+    """Prepare the attempt's directory and pipes, and start its program.
+
+    Raises:
+        CannotStart: The program does not run.
+        OSError: The directory or the report pipe cannot be made.
+    """
+    replica = plan.replicas[index]
+    directory = os.path.join(replica.log_dir, str(number))
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    _point_at(replica.log_dir, str(number))
+    reports = ReportPipe(os.path.join(directory, REPORT_FILE))
+    try:
+        env = _environment(replica, directory, number, app_dir, gpus)
+        program = Program(replica.argv, env, replica.cwd, group.entrances, nofile)
+        running = start(program, exact=plan.log_mode == "exact")
+    except BaseException:
+        os.close(reports.fd)
+        raise
+    sink = relay.sink(directory, index, number)
+    out = Channel(running.stdout, timeline.STDOUT, sink)
+    err = Channel(running.stderr, timeline.STDERR, sink)
+    return Attempt(index, number, running.pid, directory, sink, (out, err), reports, group)
+
+
+def _point_at(log_dir: str, number: str) -> None:
+    """Let ``current`` name the newest attempt."""
+    temporary = os.path.join(log_dir, f".current.{number}")
+    try:
+        os.symlink(number, temporary)
+        os.replace(temporary, os.path.join(log_dir, "current"))
+    except OSError:
+        return  # a convenience for people: nothing depends on it
+
+
+def _environment(
+    replica: ReplicaPlan, directory: str, number: int, app_dir: str, gpus: str | None
+) -> Mapping[str, str]:
+    env = {
+        **os.environ,
+        "TORCHELASTIC_ERROR_FILE": os.path.join(directory, ERROR_FILE),
+        "PET_LOG_DIR": os.path.join(directory, "torchelastic"),
+        **replica.env,
+        "TORCHX_REPORT_FILE": os.path.join(directory, REPORT_FILE),
+        "TORCHX_ATTEMPT": str(number),
+        APP_MARKER: app_dir,
+    }
+    if gpus is not None:
+        env["CUDA_VISIBLE_DEVICES"] = gpus
+    return env

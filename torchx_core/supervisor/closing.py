@@ -1,0 +1,40 @@
+"""Ends an app whose supervisor is gone: kills what is left and writes the final record in its place."""
+
+from __future__ import annotations
+
+import os
+from time import time
+
+from torchx_core.supervisor import machine
+from torchx_core.supervisor.final import FinalRecord, read_final
+from torchx_core.supervisor.journal import read_journal
+from torchx_core.supervisor.plan import Plan, fresh_state
+from torchx_core.supervisor.records import CANCEL, JOURNAL, read_json
+
+
+def state_on_disk(app_dir: str, plan: Plan) -> machine.State:
+    """Return the state that the journal tells."""
+    return machine.replay(fresh_state(plan), read_journal(os.path.join(app_dir, JOURNAL)))
+
+
+def close_lost(app_dir: str, plan: Plan, why: str) -> machine.State:
+    """Write and return the end of an app that nobody serves any more; every process of it must be dead.
+
+    On a full disk the record is left to the next reader, who comes to the same end.
+    """
+    ended = read_final(app_dir)
+    if ended is None:
+        ended = _lost(app_dir, plan, why)
+        FinalRecord(app_dir, len(plan.replicas)).write(ended)
+    return read_final(app_dir) or ended
+
+
+def _lost(app_dir: str, plan: Plan, why: str) -> machine.State:
+    state = state_on_disk(app_dir, plan)
+    if state.phase == machine.ENDED:  # it ended, and only the final record was not written any more
+        return state
+    wish = read_json(os.path.join(app_dir, CANCEL))
+    if wish and not state.outcome:
+        asked = machine.StopAsked(time(), str(wish.get("outcome")), str(wish.get("msg")), 0.0)
+        state = machine.step(state, asked)[0]
+    return machine.step(state, machine.Lost(time(), why))[0]

@@ -1,0 +1,392 @@
+"""The supervisor's loop: turns what happens into events, and carries out what the machine answers.
+
+One thread; everything that can block is a descriptor in one epoll set. The races live here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from time import monotonic, time
+
+from torchx_core.supervisor import gpus, machine, timeline
+from torchx_core.supervisor.attempt import Attempt, launch
+from torchx_core.supervisor.final import FinalRecord
+from torchx_core.supervisor.journal import Appender, encode_event
+from torchx_core.supervisor.limits import Group, confine
+from torchx_core.supervisor.plan import Plan, fresh_state
+from torchx_core.supervisor.records import CANCEL, JOURNAL, LOOK, RENEW, REPORTS, TIMELINE, dumps, read_json
+from torchx_core.supervisor.relay import Channel, Relay
+from torchx_core.supervisor.reports import BadReport, parse_report
+from torchx_core.supervisor.spawn import CannotStart
+from torchx_core.supervisor.timers import Timers
+from torchx_core.supervisor.tree import kill_descendants, kill_group
+
+_EDGE = getattr(select, "EPOLLET", 0)
+_RETRY_S = 0.5
+
+
+class Supervisor:
+    """Runs one app from its plan to its final record."""
+
+    def __init__(self, app_dir: str, name: str, plan: Plan, ctl: int) -> None:
+        """`name` is unique on this host; `ctl` is the reading end of the app's control pipe."""
+        self._dir = app_dir
+        self._name = name
+        self._plan = plan
+        self._ctl = ctl
+        self._journal = Appender(os.path.join(app_dir, JOURNAL))
+        self._reports = Appender(os.path.join(app_dir, REPORTS))
+        self._line = Appender(os.path.join(app_dir, TIMELINE), after=(self._journal, self._reports))
+        self._relay = Relay(self._line)
+        self._final = FinalRecord(app_dir, len(plan.replicas))
+        self._state = fresh_state(plan)
+        self._todo: deque[machine.Instruction] = deque()
+        self._running: dict[int, Attempt] = {}  # by pid
+        self._open: set[Attempt] = set()  # attempts whose pipes are open
+        self._poller = select.epoll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._timers = Timers(monotonic)
+        self._sweep = self._sweep_kill = self._empty = False
+        self._gpus: list[str] | None = None
+        self._nofile = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._signals = _signal_pipe()
+
+    def run(self) -> None:
+        """Serve the app until its final record is on disk."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self._nofile[1], self._nofile[1]))
+        self._watch(self._signals, self._on_signal)
+        self._watch(self._ctl, self._on_ctl)
+        self._arm_limits()
+        self._look()
+        self._begin()
+        while self._state.phase != machine.ENDED:
+            self._turn()
+        while not self._final.write(self._state):
+            self._wait_for_space()
+        self._relay.mark(_entry(timeline.END))
+        for _ in range(int(60 / _RETRY_S)):  # readers then do without the end mark
+            if not self._line.blocked:
+                break
+            self._wait_for_space()
+
+    def _turn(self) -> None:
+        """Wait for something and deal with it."""
+        ready = self._poller.poll(0 if self._relay.dirty or self._todo else self._timers.left())
+        for fd, _ in ready:
+            reader = self._readers.get(fd)
+            if reader:
+                reader()
+        if not ready or self._relay.overdue:
+            self._relay.flush()
+        for due in self._timers.due():
+            due()
+        while self._todo:
+            self._carry_out(self._todo.popleft())
+
+    def _feed(self, event: machine.Event) -> None:
+        """Journal the event, then act on it."""
+        line = encode_event(event)
+        offset = self._journal.append(line)
+        replica, attempt = getattr(event, "replica", 0), getattr(event, "attempt", 0)
+        self._relay.mark(_entry(timeline.EVENT, offset, len(line), replica, attempt))
+        if self._line.blocked:
+            self._timers.set("space", _RETRY_S, self._on_space)
+        self._state, instructions = machine.step(self._state, event, self._plan.grace_s)
+        self._todo.extend(instructions)
+        if self._state.phase not in (machine.RESTARTING, machine.STOPPING):
+            self._timers.drop("grace")
+
+    def _begin(self) -> None:
+        """Start the app, once its GPUs are free."""
+        if self._state.phase != machine.SUBMITTED:
+            return
+        wanted = sum(r.gpus for r in self._plan.replicas)
+        if wanted and self._gpus is None:
+            self._gpus = gpus.acquire(self._plan.gpu_dir, self._plan.gpu_ids, wanted)
+            if self._gpus is None:
+                self._timers.set("gpus", _RETRY_S, self._begin)
+                return
+        self._feed(machine.Began(time(), os.getpid()))
+
+    # Instructions
+
+    def _carry_out(self, instruction: machine.Instruction) -> None:
+        match instruction:
+            case machine.Start(replica, attempt):
+                self._start(replica, attempt)
+            case machine.Terminate(replica):
+                self._signal(replica, signal.SIGTERM)
+                self._signal(replica, signal.SIGCONT)  # a stopped process acts on nothing else
+            case machine.Kill(replica):
+                self._kill(replica)
+            case machine.Alarm(after_s):
+                self._timers.set("grace", after_s, lambda: self._feed(machine.GraceOver(time())))
+            case machine.Sweep(kill):
+                self._start_sweep(kill=kill)
+            case machine.Finish():
+                self._close_all()
+
+    def _start(self, index: int, number: int) -> None:
+        replica = self._state.replicas[index]
+        if self._state.phase != machine.RUNNING or replica.phase != machine.WAITING:
+            return  # the app was stopped between the instruction and now
+        try:
+            attempt = launch(
+                self._plan,
+                index,
+                number,
+                app_dir=self._dir,
+                relay=self._relay,
+                gpus=self._visible_gpus(index),
+                group=self._confine(index, number),
+                nofile=self._nofile,
+            )
+        except CannotStart as err:
+            self._feed(machine.StartFailed(time(), index, number, str(err), err.fatal))
+        except OSError as err:
+            msg = f"cannot prepare {err.filename}: {err.strerror}"
+            self._feed(machine.StartFailed(time(), index, number, msg, fatal=False))
+        else:
+            self._running[attempt.pid] = attempt
+            self._open.add(attempt)
+            self._empty = False
+            self._feed(machine.Started(time(), index, number, attempt.pid, attempt.group.missing))
+            self._listen(attempt)
+
+    def _visible_gpus(self, index: int) -> str | None:
+        wanted = self._plan.replicas[index].gpus
+        if not wanted or self._gpus is None:
+            return None
+        first = sum(r.gpus for r in self._plan.replicas[:index])
+        return ",".join(self._gpus[first : first + wanted])
+
+    def _confine(self, index: int, number: int) -> Group:
+        replica = self._plan.replicas[index]
+        if self._plan.limits == "off":
+            return Group((), "", "")
+        group = confine(f"torchx-{self._name}-{index}-{number}", cpu=replica.cpu, mem_mb=replica.mem_mb)
+        if group.missing and self._plan.limits == "require":
+            group.remove()
+            raise CannotStart(group.missing, fatal=True)
+        return group
+
+    def _listen(self, attempt: Attempt) -> None:
+        edge = _EDGE if self._plan.log_mode == "exact" else 0
+        for channel in attempt.channels:
+            self._watch(channel.fd, partial(self._on_output, channel), edge)
+        self._watch(attempt.reports.fd, lambda: self._on_reports(attempt, attempt.reports.read()))
+
+    def _signal(self, index: int, number: int) -> None:
+        pid = self._state.replicas[index].pid
+        if pid in self._running:
+            kill_group(pid, number)
+
+    def _kill(self, index: int) -> None:
+        pid = self._state.replicas[index].pid
+        if pid in self._running:
+            kill_descendants(pid)
+            kill_group(pid, signal.SIGKILL)
+
+    def _start_sweep(self, *, kill: bool) -> None:
+        if self._state.phase == machine.ENDED:
+            return  # the last process went while the instruction waited
+        self._sweep = True
+        self._sweep_kill = self._sweep_kill or kill
+        self._reap()
+
+    # What happens
+
+    def _on_output(self, channel: Channel) -> None:
+        if not channel.read():
+            self._forget(channel.fd)
+            channel.finish_line()
+
+    def _on_reports(self, attempt: Attempt, lines: list[bytes]) -> None:
+        for line in lines:
+            try:
+                report = parse_report(line)
+            except BadReport as err:
+                text = f"torchx: report ignored: {err}\n".encode()
+                attempt.sink.add(timeline.STDERR, text, eol=True)
+                continue
+            if report["type"] == "result":
+                self._feed(machine.Reported(time(), attempt.replica, attempt.number, report["value"]))
+                continue
+            data = dumps(report) + b"\n"
+            offset = self._reports.append(data)
+            entry = _entry(timeline.REPORT, offset, len(data), attempt.replica, attempt.number)
+            self._relay.mark(entry)
+
+    def _on_signal(self) -> None:
+        numbers = os.read(self._signals, 4096)
+        if signal.SIGTERM in numbers:
+            msg = "its supervisor was asked to end (SIGTERM): the host or its container is shutting down"
+            self._stop(machine.FAILED, msg)
+        self._reap()
+
+    def _on_ctl(self) -> None:
+        wishes = os.read(self._ctl, 4096)
+        if RENEW in wishes:
+            self._renew()
+        if LOOK in wishes:
+            self._look()
+
+    def _look(self) -> None:
+        """See whether somebody wants the app to end."""
+        wish = read_json(os.path.join(self._dir, CANCEL))
+        if wish:
+            grace = wish.get("grace_s")
+            grace_s = float(grace) if isinstance(grace, int | float) else self._plan.grace_s
+            self._stop(str(wish.get("outcome")), str(wish.get("msg")), grace_s)
+
+    def _stop(self, outcome: str, msg: str, grace_s: float | None = None) -> None:
+        if self._state.phase in (machine.STOPPING, machine.ENDED):
+            return
+        grace_s = self._plan.grace_s if grace_s is None else grace_s
+        self._feed(machine.StopAsked(time(), outcome, msg, grace_s))
+
+    def _on_space(self) -> None:
+        for file in (self._journal, self._reports, self._line):
+            file.retry()
+        if self._line.blocked:
+            self._timers.set("space", _RETRY_S, self._on_space)
+
+    def _reap(self) -> None:
+        """Take leave of every child that has ended."""
+        while (pid := self._next_dead()) is not None:
+            attempt = self._running.pop(pid, None)
+            if attempt and not self._told(attempt):
+                # While the zombie is there its number cannot be anybody else's group.
+                kill_group(pid, signal.SIGKILL)
+            _, status, usage = os.wait4(pid, 0)
+            if attempt:
+                self._exited(attempt, status, usage)
+        if not self._sweep:
+            return
+        if self._empty:
+            self._sweep = self._sweep_kill = False
+            self._timers.drop("sweep")
+            self._feed(machine.Swept(time()))
+        elif self._sweep_kill:
+            kill_descendants(os.getpid())
+            self._timers.set("sweep", 0.05, self._reap)  # for those that fork faster than we walk
+
+    def _next_dead(self) -> int | None:
+        try:
+            dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            self._empty = True
+            return None
+        self._empty = False
+        return dead.si_pid if dead else None
+
+    def _told(self, attempt: Attempt) -> bool:
+        """Whether the replica was asked to end, so that what it leaves behind has the grace period too."""
+        return self._state.phase == machine.STOPPING or self._state.replicas[attempt.replica].restart
+
+    def _exited(self, attempt: Attempt, status: int, usage: resource.struct_rusage) -> None:
+        for channel in attempt.channels:
+            if channel.fd in self._readers:
+                channel.drain()
+            channel.finish_line()
+        self._on_reports(attempt, attempt.reports.read_all())
+        out_of_memory = attempt.group.out_of_memory()
+        limit = self._plan.replicas[attempt.replica].mem_mb
+        event = machine.Exited(
+            time(),
+            attempt.replica,
+            attempt.number,
+            exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+            signal=signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None,
+            error=attempt.error(),
+            max_rss_mb=usage.ru_maxrss >> 10,
+            cpu_s=round(usage.ru_utime + usage.ru_stime, 3),
+            msg=f"out of memory: its limit is {limit} MB" if out_of_memory else "",
+        )
+        self._feed(event)
+        if self._state.phase == machine.RUNNING:
+            self._close(attempt)
+
+    # Descriptors
+
+    def _watch(self, fd: int, reader: Callable[[], None], edge: int = 0) -> None:
+        self._readers[fd] = reader
+        self._poller.register(fd, select.EPOLLIN | edge)
+
+    def _forget(self, fd: int) -> None:
+        if self._readers.pop(fd, None):
+            self._poller.unregister(fd)
+            os.close(fd)
+
+    def _close(self, attempt: Attempt) -> None:
+        """Let go of an attempt's pipes and files."""
+        if attempt not in self._open:
+            return
+        self._open.discard(attempt)
+        for channel in attempt.channels:
+            if channel.fd in self._readers:
+                channel.drain()
+                channel.finish_line()
+            self._forget(channel.fd)
+        self._forget(attempt.reports.fd)
+        self._relay.close(attempt.sink)
+        attempt.group.remove()
+
+    def _close_all(self) -> None:
+        for attempt in list(self._open):
+            self._close(attempt)
+
+    # Limits of time
+
+    def _arm_limits(self) -> None:
+        plan = self._plan
+        if plan.timeout_s is not None:
+            msg = f"deadline passed: it ran for {plan.timeout_s:g} s"
+            self._timers.set("timeout", plan.timeout_s, lambda: self._stop(machine.CANCELLED, msg))
+        if plan.deadline is not None:
+            left = max(0.0, plan.deadline - time())
+            self._timers.set("deadline", left, lambda: self._stop(machine.CANCELLED, "deadline passed"))
+        self._renew()
+
+    def _renew(self) -> None:
+        lease_s = self._plan.lease_s
+        if lease_s is not None:
+            msg = f"lease expired: nobody renewed it for {lease_s:g} s"
+            self._timers.set("lease", lease_s, lambda: self._stop(machine.CANCELLED, msg))
+
+    def _wait_for_space(self) -> None:
+        select.select([], [], [], _RETRY_S)
+        self._on_space()
+
+
+def signal_name(number: int) -> str:
+    """Return ``SIGKILL`` for 9, ``SIGRTMIN+3`` for 37."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+
+
+def _signal_pipe() -> int:
+    """Return a descriptor that becomes readable, with the numbers, when a signal arrives."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, _noted)
+    return read
+
+
+def _noted(_number: int, _frame: object) -> None:
+    """Do nothing: the wake-up descriptor has the number already."""
+
+
+def _entry(kind: int, offset: int = 0, size: int = 0, replica: int = 0, attempt: int = 0) -> timeline.Entry:
+    return timeline.Entry(int(time() * 1e6), offset, size, replica, attempt, kind)

@@ -1,0 +1,68 @@
+"""The final record: how an app ended, written once, even on a full disk and whoever writes it."""
+
+from __future__ import annotations
+
+import os
+from typing import cast
+
+from torchx_core.supervisor.machine import Replica, State
+from torchx_core.supervisor.records import FINAL, VERSION, Json, dumps, link_once, read_json, sync_directory
+
+_RESERVED = ".final.reserved"
+
+
+def encode_final(state: State) -> Json:
+    """Return the record of an ended app."""
+    replicas = [r._asdict() for r in state.replicas]
+    return {"version": VERSION, "state": {**state._asdict(), "replicas": replicas}}
+
+
+def decode_final(record: Json) -> State:
+    """Return the state from its record."""
+    fields = cast("Json", record["state"])
+    replicas = tuple(Replica(**r) for r in cast("list[dict[str, object]]", fields["replicas"]))  # type: ignore[arg-type]  # our own record
+    return State(**{**fields, "replicas": replicas})  # type: ignore[arg-type]  # our own record
+
+
+def read_final(app_dir: str) -> State | None:
+    """Return the terminal state, or None while the app has none."""
+    record = read_json(os.path.join(app_dir, FINAL))
+    return decode_final(record) if record else None
+
+
+class FinalRecord:
+    """Space for the final record, taken while there is some: a full disk must not hide an exit code.
+
+    One process at a time deals with it: the supervisor; after its death the guardian; after that a reader
+    that holds the app's reap lock. Each finds the space that the one before has reserved.
+    """
+
+    def __init__(self, app_dir: str, replicas: int) -> None:
+        """Reserve room for that many replicas; on a disk that is full already, hope for later."""
+        self._app_dir = app_dir
+        self._path = os.path.join(app_dir, _RESERVED)
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        size = 4096 + 1024 * replicas
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except (OSError, AttributeError):  # macOS has no posix_fallocate
+            return
+
+    def write(self, state: State) -> bool:
+        """Make this the app's end, unless it has one; false when there is no room yet.
+
+        Whatever end the app has after a true answer is on disk for good.
+        """
+        data = dumps(encode_final(state))
+        try:
+            if os.pwrite(self._fd, data, 0) < len(data):
+                return False
+            os.ftruncate(self._fd, len(data))
+            os.fsync(self._fd)
+            link_once(self._path, self._app_dir, FINAL)
+            os.unlink(self._path)
+            sync_directory(self._app_dir)
+        except OSError:
+            return False
+        os.close(self._fd)
+        return True

@@ -1,0 +1,102 @@
+"""The journal: every event of the state machine, one JSON line each, appended before it is acted on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from torchx_core.supervisor import machine
+from torchx_core.supervisor.records import Json, dumps
+
+_TYPES: dict[str, type[machine.Event]] = {
+    t.__name__: t
+    for t in (
+        machine.Began,
+        machine.Started,
+        machine.StartFailed,
+        machine.Exited,
+        machine.StopAsked,
+        machine.GraceOver,
+        machine.Swept,
+        machine.Reported,
+        machine.Lost,
+    )
+}
+
+
+def encode_event(event: machine.Event) -> bytes:
+    """Return the event's line."""
+    return dumps({"event": type(event).__name__, **event._asdict()}) + b"\n"
+
+
+def decode_event(line: bytes) -> machine.Event | None:
+    """Return the line's event, or None when the line is torn or no event of this version."""
+    try:
+        record = cast("object", json.loads(line))
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    fields = cast("Json", record)
+    kind = _TYPES.get(str(fields.pop("event", "")))
+    try:
+        return kind(**fields) if kind else None  # type: ignore[arg-type]  # a wrong field is a TypeError
+    except TypeError:
+        return None
+
+
+def read_journal(path: str) -> Iterator[machine.Event]:
+    """Yield the events on disk; a last line without its newline is still being written and is left out."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return
+    for line in data[: data.rfind(b"\n") + 1].splitlines():
+        event = decode_event(line)
+        if event is not None:
+            yield event
+
+
+class Appender:
+    """Appends lines to a file and knows where each one went; a full disk delays lines, in order."""
+
+    def __init__(self, path: str, after: Sequence[Appender] = ()) -> None:
+        """Open the file for appending; it is created when absent.
+
+        Args:
+            path: The file.
+            after: Files this one speaks of: while they wait for space, this one waits as well.
+        """
+        self._after = after
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._end = os.fstat(self._fd).st_size
+        self._backlog: list[bytes] = []
+        self._written = self._end
+
+    @property
+    def blocked(self) -> bool:
+        """Whether lines wait for space."""
+        return bool(self._backlog)
+
+    def append(self, line: bytes) -> int:
+        """Append the line and return its offset; on a full disk it waits in memory."""
+        offset = self._end
+        self._end += len(line)
+        self._backlog.append(line)
+        self.retry()
+        return offset
+
+    def retry(self) -> None:
+        """Write what waits, at its own place, so that a half written line is written over."""
+        while self._backlog and not any(other.blocked for other in self._after):
+            line = self._backlog[0]
+            try:
+                if os.pwrite(self._fd, line, self._written) < len(line):
+                    return
+            except OSError:
+                return
+            self._written += len(line)
+            self._backlog.pop(0)

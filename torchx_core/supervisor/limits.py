@@ -1,0 +1,145 @@
+"""Holds a replica to its memory and cores, by a control group where this host lets us make one."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+_PERIOD_US = 100_000
+
+
+class Group(NamedTuple):
+    """The control groups of one attempt."""
+
+    directories: tuple[str, ...]
+    memory_events: str
+    """File whose ``oom_kill`` line counts kills at the limit."""
+    missing: str
+    """What is not enforced, in words; empty when all is."""
+
+    @property
+    def entrances(self) -> tuple[str, ...]:
+        """Files into which a process writes its id to join."""
+        return tuple(os.path.join(d, "cgroup.procs") for d in self.directories)
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel killed something in here for want of memory."""
+        try:
+            with open(self.memory_events) as file:
+                fields = dict(line.split() for line in file)
+        except (OSError, ValueError):
+            return False
+        return int(fields.get("oom_kill", 0)) > 0
+
+    def remove(self) -> None:
+        """Remove the groups; one that still has processes stays."""
+        for directory in self.directories:
+            try:
+                os.rmdir(directory)
+            except OSError:
+                continue
+
+
+def confine(name: str, *, cpu: float, mem_mb: int) -> Group:
+    """Make control groups with these limits; what cannot be made is named in ``missing``.
+
+    Args:
+        name: Unique on this host.
+        cpu: Cores; 0 for no limit.
+        mem_mb: Megabytes; 0 for no limit.
+    """
+    directories: list[str] = []
+    missing: list[str] = []
+    memory_events = ""
+    homes = _homes()
+    if mem_mb > 0:
+        made = _make(homes, "memory", name, _memory_files(mem_mb))
+        if made:
+            directories.append(made)
+            memory_events = _existing(made, "memory.events", "memory.oom_control")
+        else:
+            missing.append(f"memory limit of {mem_mb} MB")
+    if cpu > 0:
+        made = _make(homes, "cpu", name, _cpu_files(cpu))
+        if made and made not in directories:
+            directories.append(made)
+        elif not made:
+            missing.append(f"limit of {cpu:g} cores")
+    text = f"not enforced on this host (no writable control group): {', '.join(missing)}" if missing else ""
+    return Group(tuple(directories), memory_events, text)
+
+
+def _memory_files(mem_mb: int) -> dict[int, tuple[str, str]]:
+    return {1: ("memory.limit_in_bytes", str(mem_mb << 20)), 2: ("memory.max", str(mem_mb << 20))}
+
+
+def _cpu_files(cpu: float) -> dict[int, tuple[str, str]]:
+    quota = int(cpu * _PERIOD_US)
+    return {1: ("cpu.cfs_quota_us", str(quota)), 2: ("cpu.max", f"{quota} {_PERIOD_US}")}
+
+
+def _homes() -> dict[str, tuple[int, str]]:
+    """Return controller -> (version, directory of our own group in it)."""
+    own = _own_groups()
+    homes: dict[str, tuple[int, str]] = {}
+    for mount, kind, options in _mounts():
+        if kind == "cgroup2" and "" in own:
+            directory = mount + own[""]
+            for controller in _words(os.path.join(directory, "cgroup.subtree_control")):
+                homes.setdefault(controller, (2, directory))
+        elif kind == "cgroup":
+            for controller in set(options) & set(own):
+                homes[controller] = (1, mount + own[controller])
+    return homes
+
+
+def _own_groups() -> dict[str, str]:
+    groups: dict[str, str] = {}
+    for line in _lines("/proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        groups.update(dict.fromkeys(controllers.split(","), path.rstrip("/")))
+    return groups
+
+
+def _mounts() -> list[tuple[str, str, list[str]]]:
+    rows: list[tuple[str, str, list[str]]] = []
+    for line in _lines("/proc/self/mountinfo"):
+        left, _, right = line.partition(" - ")
+        kind, _, options = right.split(" ", 2)
+        rows.append((left.split()[4], kind, options.split(",")))
+    return rows
+
+
+def _make(
+    homes: dict[str, tuple[int, str]], controller: str, name: str, files: dict[int, tuple[str, str]]
+) -> str | None:
+    if controller not in homes:
+        return None
+    version, home = homes[controller]
+    directory = os.path.join(home, name)
+    file, value = files[version]
+    try:
+        if not os.path.isdir(directory):
+            os.mkdir(directory)
+        with open(os.path.join(directory, file), "w") as target:
+            target.write(value)
+    except OSError:
+        return None
+    return directory
+
+
+def _existing(directory: str, *names: str) -> str:
+    paths = (os.path.join(directory, name) for name in names)
+    return next((p for p in paths if os.path.exists(p)), "")
+
+
+def _words(path: str) -> list[str]:
+    return [word for line in _lines(path) for word in line.split()]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path) as file:
+            return file.read().splitlines()
+    except OSError:
+        return []

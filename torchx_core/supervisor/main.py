@@ -1,0 +1,94 @@
+"""What the launcher runs: a guardian, and below it the supervisor.
+
+The guardian does nothing but wait. When the supervisor dies without having ended the app (``kill -9``, a
+bug), every process of the app falls to the guardian, which kills them all and records what happened. So one
+death leaks nothing; it takes two at once to leave work to the next reader (`torchx_core.schedulers.local`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from typing import NoReturn, cast
+
+from torchx_core.supervisor.closing import close_lost
+from torchx_core.supervisor.driver import Supervisor, signal_name
+from torchx_core.supervisor.final import read_final
+from torchx_core.supervisor.plan import Plan, decode_plan
+from torchx_core.supervisor.records import SPEC, Json, read_json
+from torchx_core.supervisor.tree import adopt_orphans, kill_descendants
+
+
+def main(app_dir: str, ctl: int, inherited: list[int]) -> NoReturn:
+    """Serve the app in `app_dir` to its end.
+
+    Args:
+        app_dir: Where the launcher has put the record.
+        ctl: The control pipe's descriptor.
+        inherited: The lock's and the life sign's descriptors. Nobody reads or writes them: that they are
+            open says that we live, and the kernel closes them whatever happens to us.
+    """
+    for fd in (ctl, *inherited):
+        os.set_inheritable(fd, False)  # noqa: FBT003  # its parameter has no name
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    _leave_launcher()
+    adopt_orphans()
+    record = cast("Json", read_json(os.path.join(app_dir, SPEC)))
+    plan = decode_plan(cast("Json", record["plan"]))
+    pid = os.fork()
+    if pid == 0:
+        _supervise(app_dir, str(record["incarnation"]), plan, ctl)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.close(ctl)
+    _guard(app_dir, plan, pid)
+
+
+def _leave_launcher() -> None:
+    """Get out of the launcher's session and directory."""
+    if os.getpid() != os.getsid(0):
+        os.setsid()
+    os.chdir("/")
+
+
+def _supervise(app_dir: str, name: str, plan: Plan, ctl: int) -> NoReturn:
+    code = 1
+    try:
+        adopt_orphans()  # does not pass to a fork
+        Supervisor(app_dir, name, plan, ctl).run()
+        code = 0
+    except BaseException:  # noqa: BLE001  # the last place: the guardian must learn of it, the log has the rest
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _guard(app_dir: str, plan: Plan, supervisor: int) -> NoReturn:
+    """Wait for the supervisor's end and see that nothing outlives it."""
+    _, status = os.waitpid(supervisor, 0)
+    if read_final(app_dir) is None:
+        _kill_all()
+        close_lost(app_dir, plan, _how(status))
+    os._exit(0)
+
+
+def _kill_all() -> None:
+    """Kill every process below us until the kernel says that there is none (waitid(2), ECHILD)."""
+    while True:
+        kill_descendants(os.getpid())
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return (
+            f"its supervisor was killed by {signal_name(os.WTERMSIG(status))}; all its processes were killed"
+        )
+    return (
+        f"its supervisor failed with exit code {os.WEXITSTATUS(status)}; see supervisor.log beside its record"
+    )

@@ -1,0 +1,64 @@
+"""What the supervisor is told to run: the part of the submitted record that it reads."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias, cast
+
+from torchx_core.supervisor.machine import Replica, State
+from torchx_core.supervisor.records import Json
+
+LogMode: TypeAlias = Literal["exact", "pipe"]
+LimitMode: TypeAlias = Literal["auto", "require", "off"]
+
+
+class ReplicaPlan(NamedTuple):
+    """One replica, completely rendered."""
+
+    role: str
+    replica_id: int
+    argv: list[str]
+    env: dict[str, str]
+    """Added to the environment of the submitter."""
+    cwd: str
+    log_dir: str
+    """Its attempts' directories lie in here."""
+    policy: str = "APPLICATION"
+    max_retries: int = 0
+    cpu: float = 0
+    """Cores; 0 for no limit."""
+    mem_mb: int = 0
+    """Megabytes of 2**20 bytes; 0 for no limit."""
+    gpus: int = 0
+    """How many to reserve and show in CUDA_VISIBLE_DEVICES; 0 to leave them alone."""
+
+
+class Plan(NamedTuple):
+    """The whole app."""
+
+    replicas: list[ReplicaPlan]
+    grace_s: float = 10.0
+    timeout_s: float | None = None
+    deadline: float | None = None
+    """Seconds since the epoch."""
+    lease_s: float | None = None
+    log_mode: LogMode = "exact"
+    limits: LimitMode = "auto"
+    gpu_dir: str = ""
+    """Lock files of this host's GPUs."""
+    gpu_ids: tuple[str, ...] = ()
+
+
+def fresh_state(plan: Plan) -> State:
+    """Return the state of an app before anything happened."""
+    return State(tuple(Replica(r.role, r.replica_id, r.policy, r.max_retries) for r in plan.replicas))
+
+
+def encode_plan(plan: Plan) -> Json:
+    """Return the plan as JSON values."""
+    return {**plan._asdict(), "replicas": [r._asdict() for r in plan.replicas]}
+
+
+def decode_plan(record: Json) -> Plan:
+    """Return the plan from its JSON values."""
+    replicas = [ReplicaPlan(**r) for r in cast("list[dict[str, object]]", record["replicas"])]  # type: ignore[arg-type]  # our own record
+    return Plan(**{**record, "replicas": replicas})  # type: ignore[arg-type]  # our own record

@@ -1,0 +1,92 @@
+"""The files of one app: their names, and how a record gets onto the disk whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import NamedTuple, TypeAlias, cast
+
+VERSION = 1
+"""Format of every record below; a reader refuses a newer one."""
+
+SPEC = "spec.json"  # what was submitted; written once, before the app exists
+LOCK = "lock"  # held (flock) by supervisor and guardian as long as either lives
+ALIVE = "alive"  # FIFO: readers see a hang-up when both are gone
+CTL = "ctl"  # FIFO: one byte wakes the supervisor
+CANCEL = "cancel.json"  # the wish that the app ends; written once
+JOURNAL = "journal.jsonl"  # every event of the state machine
+REPORTS = "reports.jsonl"  # progress and metrics
+TIMELINE = "timeline.bin"  # the order of log lines, events and reports
+FINAL = "final.json"  # the terminal state; written once
+SUPERVISOR_LOG = "supervisor.log"
+
+LOOK = b"L"  # a byte for CTL: look at the directory
+RENEW = b"R"  # a byte for CTL: the lease is renewed
+
+Json: TypeAlias = "dict[str, object]"
+
+
+class CancelRequest(NamedTuple):
+    """The content of CANCEL."""
+
+    outcome: str
+    msg: str
+    grace_s: float | None
+    """None for the app's own."""
+    monotonic: float
+    """When it was asked, on the clock that all processes of one boot share and that never jumps."""
+
+
+def read_json(path: str) -> Json | None:
+    """Return the record, or None when it is absent, empty or torn; never raises on what is in it."""
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return cast("Json", value) if isinstance(value, dict) else None
+
+
+def write_once(directory: str, name: str, record: Json) -> bool:
+    """Create the record whole or not at all; false when it exists already.
+
+    It is not synced: for what means nothing after a reboot.
+    """
+    temporary = os.path.join(directory, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, dumps(record))
+        return link_once(temporary, directory, name)
+    finally:
+        os.close(fd)
+        os.unlink(temporary)
+
+
+def link_once(temporary: str, directory: str, name: str) -> bool:
+    """Give the temporary file its name, unless the name is taken; one of several callers wins."""
+    try:
+        os.link(temporary, os.path.join(directory, name))
+    except FileExistsError:
+        return False
+    return True
+
+
+def sync_directory(directory: str) -> None:
+    """Make the directory's entries survive a power cut."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of it, however often the kernel takes only a part."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def dumps(record: object) -> bytes:
+    """Encode as one line of JSON."""
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -1,0 +1,97 @@
+"""Reads what a replica reports: JSON lines from the pipe named in ``TORCHX_REPORT_FILE``."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import cast
+
+from torchx_core.supervisor.records import Json
+
+MAX_REPORT = 1 << 20
+"""Bytes of one report; a longer one is refused aloud."""
+
+
+class ReportPipe:
+    """The reading end of one attempt's report pipe.
+
+    It is a FIFO, so that a report wakes the supervisor; writers use it like a file opened for appending.
+    Opened for reading and writing, so that neither side ever waits for the other to open it.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Create the pipe; one left by an earlier attempt of the same number is used again."""
+        with suppress(FileExistsError):
+            os.mkfifo(path, 0o600)
+        self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._rest = b""
+
+    def read(self) -> list[bytes]:
+        """Return the complete lines that have arrived."""
+        try:
+            data = self._rest + os.read(self.fd, 1 << 16)
+        except BlockingIOError:
+            return []
+        *lines, self._rest = data.split(b"\n")
+        if len(self._rest) > MAX_REPORT:
+            lines.append(self._rest)
+            self._rest = b""
+        return [line for line in lines if line.strip()]
+
+    def read_all(self) -> list[bytes]:
+        """Return the complete lines until nothing is left, and a last one without its newline."""
+        lines: list[bytes] = []
+        while new := self.read():
+            lines += new
+        if self._rest.strip():
+            lines.append(self._rest)
+        return lines
+
+
+class BadReport(Exception):
+    """A line that is no report; says why."""
+
+
+def parse_report(line: bytes) -> Json:
+    """Return the report as ``{"type": "progress" | "metric" | "result", …}`` with checked fields.
+
+    Raises:
+        BadReport: The line is not one.
+    """
+    if len(line) > MAX_REPORT:
+        raise BadReport(f"longer than {MAX_REPORT} bytes")
+    try:
+        value = cast("object", json.loads(line))
+    except ValueError as err:
+        raise BadReport(f"not JSON ({err})") from err
+    if not isinstance(value, dict):
+        raise BadReport("not a JSON object")
+    return _checked(cast("Json", value))
+
+
+def _checked(report: Json) -> Json:
+    kind = report.get("type")
+    if kind == "result":
+        return {"type": kind, "value": report.get("value")}
+    if kind == "progress":
+        message = str(report.get("message") or "")
+        return {"type": kind, "fraction": _number(report, "fraction"), "message": message}
+    if kind == "metric":
+        step = report.get("step")
+        if step is not None and not isinstance(step, int):
+            raise BadReport(f"step must be a whole number: {step!r}")
+        return {
+            "type": kind,
+            "name": str(report.get("name")),
+            "value": _number(report, "value"),
+            "step": step,
+        }
+    raise BadReport(f"type must be progress, metric or result: {kind!r}")
+
+
+def _number(report: Json, key: str) -> float:
+    value = report.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadReport(f"{key} must be a number: {value!r}")
+    return float(value)

@@ -1,0 +1,160 @@
+"""Starts one replica's program."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple, NoReturn
+
+from torchx_core.supervisor.tree import die_with_parent
+
+_RESET = [s for s in signal.Signals if s not in (signal.SIGKILL, signal.SIGSTOP)]
+_O_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+class Program(NamedTuple):
+    """What to run."""
+
+    argv: list[str]
+    env: Mapping[str, str]
+    """The whole environment."""
+    cwd: str
+    cgroups: tuple[str, ...] = ()
+    """Files to write the new process's id to before its program starts."""
+    nofile: tuple[int, int] | None = None
+    """Limit of open files to give back, since the supervisor raises its own."""
+
+
+class Running(NamedTuple):
+    """A started program and the ends of its output pipes that we read."""
+
+    pid: int
+    stdout: int
+    stderr: int
+
+
+class CannotStart(Exception):
+    """The program could not be started; ``fatal`` when trying again cannot help."""
+
+    def __init__(self, msg: str, *, fatal: bool) -> None:
+        """Say what failed."""
+        self.fatal = fatal
+        super().__init__(msg)
+
+
+_TRANSIENT = {11, 12, 23, 24, 26}  # EAGAIN ENOMEM ENFILE EMFILE ETXTBSY
+
+
+def start(program: Program, *, exact: bool) -> Running:
+    """Fork and run the program in a session of its own.
+
+    Returns once the program runs, so that a missing binary is known here.
+
+    Args:
+        program: What to run.
+        exact: Keep the order between stdout and stderr: each write is one packet, and a second one
+            blocks until we have read the first (pipe(7), O_DIRECT).
+
+    Raises:
+        CannotStart: The kernel said no.
+    """
+    fds: list[int] = []
+    try:
+        out_r, out_w = _pipe(fds, exact=exact)
+        err_r, err_w = _pipe(fds, exact=exact)
+        fail_r, fail_w = _pipe(fds, exact=False)
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _become(program, parent, out_w, err_w, fail_w)
+        _close(fds, out_w, err_w, fail_w)
+        problem = os.read(fail_r, 4096)
+        _close(fds, fail_r)
+    except OSError as err:
+        _close(fds, *fds)
+        raise CannotStart(f"cannot start a process: {err.strerror}", fatal=False) from err
+    if problem:
+        os.waitpid(pid, 0)
+        _close(fds, *fds)
+        number, _, what = problem.decode("utf-8", "replace").partition(":")
+        raise CannotStart(f"{what}: {os.strerror(int(number))}", fatal=int(number) not in _TRANSIENT)
+    os.set_blocking(out_r, False)
+    os.set_blocking(err_r, False)
+    return Running(pid, out_r, err_r)
+
+
+def _pipe(fds: list[int], *, exact: bool) -> tuple[int, int]:
+    read, write = (
+        os.pipe2(os.O_CLOEXEC | (_O_DIRECT if exact else 0)) if sys.platform == "linux" else os.pipe()
+    )
+    fds += [read, write]
+    if exact and sys.platform == "linux":
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    return read, write
+
+
+def _close(fds: list[int], *which: int) -> None:
+    for fd in which:
+        os.close(fd)
+    fds[:] = [fd for fd in fds if fd not in which]
+
+
+def _become(program: Program, parent: int, out_w: int, err_w: int, fail_w: int) -> NoReturn:
+    """Turn the forked child into the program; on failure tell the parent which step failed."""
+    what = "cannot prepare the process"
+    try:
+        os.setsid()
+        die_with_parent(parent)
+        for path in program.cgroups:
+            _write(path, str(os.getpid()))
+        # The kernel should take the program before its supervisor when memory runs out.
+        _try_write("/proc/self/oom_score_adj", "500")
+        _restore_signals()
+        _redirect(out_w, err_w)
+        if program.nofile:
+            import resource  # imported here: the supervisor itself may not need it
+
+            resource.setrlimit(resource.RLIMIT_NOFILE, program.nofile)
+        what = f"cannot enter directory {program.cwd!r}"
+        os.chdir(program.cwd)
+        what = f"cannot execute {program.argv[0]!r}"
+        os.execvpe(program.argv[0], program.argv, program.env)
+    except BaseException as err:  # noqa: BLE001  # the child must report and leave, whatever happened
+        number = err.errno if isinstance(err, OSError) and err.errno else 1
+        os.write(fail_w, f"{number}:{what}".encode("utf-8", "replace")[:4000])
+    os._exit(127)
+
+
+def _restore_signals() -> None:
+    """Undo what an exec would pass on: ignored signals and the blocked mask."""
+    for number in _RESET:
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            continue
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _redirect(out_w: int, err_w: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(out_w, 1)
+    os.dup2(err_w, 2)
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def _try_write(path: str, text: str) -> None:
+    try:
+        _write(path, text)
+    except OSError:
+        return

@@ -1,0 +1,121 @@
+"""Finding and ending processes: the ones below us, and the ones that name an app in their environment."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LINUX = sys.platform == "linux"
+
+APP_MARKER = "TORCHX_LOCAL_APP"
+"""Environment variable that names the app's directory in every process of the app."""
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant that loses its own, however it daemonised.
+
+    A later ``ECHILD`` from ``waitid`` then proves that no descendant is left. Only Linux has this; elsewhere
+    a process that double-forks and wipes its environment can escape.
+    """
+    if _LINUX:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent dies, and check that it has not died already."""
+    if _LINUX:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    _libc().prctl(option, value, 0, 0, 0)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def descendants(pid: int) -> list[int]:
+    """Return every living process below `pid`, parents first."""
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        for child in _children(queue.pop()):
+            found.append(child)
+            queue.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    if not _LINUX:
+        return _children_elsewhere(pid)
+    children: list[int] = []
+    # One file per thread: a child belongs to the thread that forked it.
+    for task in _listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                children += map(int, file.read().split())
+        except OSError:
+            continue
+    return children
+
+
+def _children_elsewhere(pid: int) -> list[int]:
+    import subprocess  # imported here: only where there is no /proc
+
+    listing = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, check=False).stdout
+    pairs = (line.split() for line in listing.splitlines())
+    return [int(child) for child, parent in pairs if int(parent) == pid]
+
+
+def kill_descendants(pid: int) -> None:
+    """Send SIGKILL to every process below `pid`, not to itself."""
+    for child in descendants(pid):
+        kill(child, signal.SIGKILL)
+
+
+def kill(pid: int, number: int) -> None:
+    """Signal a process that may be gone."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def kill_group(pgid: int, number: int) -> None:
+    """Signal a process group that may be gone."""
+    try:
+        os.killpg(pgid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def marked(app_dir: str) -> Iterator[int]:
+    """Yield the processes of this user that carry the app's marker.
+
+    Only for when supervisor and guardian are both dead: it reads every process's environment, and a
+    process that wiped its own is missed.
+    """
+    needle = b"%s=%s\0" % (APP_MARKER.encode(), os.fsencode(app_dir))
+    for name in _listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if needle in file.read():
+                        yield int(name)
+            except OSError:
+                continue
+
+
+def _listdir(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
