@@ -1,0 +1,42 @@
+"""The local schedulers keep every promise."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from torchx_core import Runner, get_runner
+from torchx_core.testing import SchedulerContract, Step, python_program
+
+
+class LocalContract(SchedulerContract):
+    """Programs are real processes of this Python."""
+
+    __test__ = False
+
+    @pytest.fixture
+    def new_runner(self, tmp_path: Path) -> Callable[[], Runner]:
+        """All runners of a test share one state directory."""
+        return partial(get_runner, "contract", state_dir=str(tmp_path / "state"))
+
+    def program(self, *steps: Step) -> tuple[str, list[str]]:
+        """Use the Python that runs the tests, without its site packages: it starts in a third of the time."""
+        entrypoint, args = python_program(*steps, python=sys.executable)
+        return entrypoint, ["-I", "-S", *args]
+
+
+class TestLocalCwd(LocalContract):
+    """``local_cwd``."""
+
+    backend = "local_cwd"
+
+
+class TestLocalDir(LocalContract):
+    """``local_dir``; its image is a directory."""
+
+    backend = "local_dir"
+    image = "/"

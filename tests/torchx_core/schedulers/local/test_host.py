@@ -1,0 +1,133 @@
+"""What depends on the host: limits, GPUs, image directories, the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from local_apps import app_of, lines_of
+from torchx_core import AppState, Resource, Runner, get_runner
+from torchx_core.errors import InvalidAppError
+from torchx_core.supervisor.limits import confine
+from torchx_core.testing import wait_until
+
+HOG = "x = bytearray(400 * 2**20); print(len(x))"
+
+
+def can_limit_memory() -> bool:
+    """Return whether this host lets us make a memory group."""
+    group = confine(f"torchx-probe-{os.getpid()}", cpu=0, mem_mb=64)
+    group.remove()
+    return not group.missing
+
+
+def test_memory_limit(runner: Runner) -> None:
+    """Where the host can, a replica that outgrows memMB is killed and the reason is out of memory; else a notice."""
+    app = app_of(sys.executable, "-c", HOG, resource=Resource(cpu=1, gpu=0, memMB=128))
+    status = runner.wait(runner.run(app, "local_cwd"), timeout_s=30)
+    assert status
+    if can_limit_memory():
+        assert status.state == AppState.FAILED
+        assert "out of memory: its limit is 128 MB" in status.failure_summary()
+    else:
+        assert "not enforced on this host" in status.roles[0].replicas[0].msg
+
+
+def test_limits_can_be_off(runner: Runner) -> None:
+    """limits=off leaves the program alone."""
+    app = app_of(sys.executable, "-c", HOG, resource=Resource(cpu=1, gpu=0, memMB=128))
+    status = runner.wait(runner.run(app, "local_cwd", {"limits": "off"}), timeout_s=30)
+    assert status and status.state == AppState.SUCCEEDED
+
+
+def test_a_limit_that_cannot_be_had_is_named() -> None:
+    """What the host does not let us enforce is said, per limit."""
+    group = confine("torchx/no/such/parent", cpu=2, mem_mb=64)
+    assert "memory limit of 64 MB" in group.missing
+    assert "limit of 2 cores" in group.missing
+
+
+def test_gpus_are_not_shared_between_apps(state_dir: Path) -> None:
+    """Two apps that ask for GPUs never see the same one at the same time; a third waits."""
+    script = 'echo "gpu $CUDA_VISIBLE_DEVICES"; while [ ! -e "$0" ]; do sleep 0.01; done'
+    done = state_dir.parent / "done"
+    cfg = {"auto_set_cuda_visible_devices": True}
+    resource = Resource(cpu=0, gpu=1, memMB=0)
+    with get_runner("s", state_dir=str(state_dir), gpus=("0", "1", "2", "3")) as runner:
+        app = app_of("sh", "-c", script, str(done), num_replicas=2, resource=resource)
+        handles = [runner.run(app, "local_cwd", cfg) for _ in range(3)]
+
+        def begun() -> list[str]:
+            return [h for h in handles if (s := runner.status(h)) and s.state == AppState.RUNNING]
+
+        wait_until(lambda: len(begun()) == 2)
+        waiting = [s for h in handles if (s := runner.status(h)) and s.state == AppState.SUBMITTED]
+        assert [s.msg for s in waiting] == ["waiting for free GPUs"]
+        first = {x.text for h in begun() for x in _first_lines(runner, h)}
+        done.touch()
+        assert all((s := runner.wait(h, timeout_s=10)) and s.state == AppState.SUCCEEDED for h in handles)
+    assert first == {"gpu 0", "gpu 1", "gpu 2", "gpu 3"}
+
+
+def _first_lines(runner: Runner, handle: str) -> list[object]:
+    lines: list[object] = []
+    for batch in runner.follow(handle):
+        lines += batch.lines()
+        if len(lines) >= 2:
+            break
+    return lines
+
+
+def test_more_gpus_than_the_host_has(state_dir: Path) -> None:
+    """An app that can never have its GPUs is refused at once."""
+    app = app_of("true", num_replicas=2, resource=Resource(cpu=0, gpu=2, memMB=0))
+    with get_runner("s", state_dir=str(state_dir), gpus=("0",)) as runner:
+        with pytest.raises(InvalidAppError, match="ask for 4 GPUs, this host has 1"):
+            runner.run(app, "local_cwd", {"auto_set_cuda_visible_devices": True})
+
+
+def test_local_dir_runs_in_its_image(runner: Runner, tmp_path: Path) -> None:
+    """local_dir takes the image as a directory: programs are found in it and start in it."""
+    program = tmp_path / "image" / "bin" / "hello"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\npwd\necho "$1"\n')
+    program.chmod(0o755)
+    app = app_of("bin/hello", "${img_root}", image=str(tmp_path / "image"))
+    handle = runner.run(app, "local_dir")
+    image = str(tmp_path / "image")
+    assert [x.text for x in lines_of(runner.follow(handle))] == [image, image]
+
+
+@pytest.mark.parametrize("image", ["relative", "/no/such/dir"])
+def test_local_dir_refuses_what_is_no_directory(runner: Runner, image: str) -> None:
+    """An image that is no directory of this host is an error of the dry run."""
+    with pytest.raises(InvalidAppError, match="image"):
+        runner.dryrun(app_of("true", image=image), "local_dir")
+
+
+def test_the_environment_of_a_replica(runner: Runner) -> None:
+    """TorchX's variables are there, the role's own win, and macros are filled in."""
+    names = ["TORCHX_JOB_ID", "TORCHX_RANK0_HOST", "TORCHX_INTERNAL_SESSION_ID", "PYTHONUNBUFFERED", "OWN"]
+    script = "; ".join(f'echo "${name}"' for name in names).replace("$", "$$")
+    env = {"OWN": "${app_id}/${replica_id}", "PYTHONUNBUFFERED": "mine"}
+    handle = runner.run(app_of("sh", "-c", script, env=env), "local_cwd", app_id="one")
+    assert [x.text for x in lines_of(runner.follow(handle))] == [
+        "local_cwd://s/one",
+        "localhost",
+        "s",
+        "mine",
+        "one/0",
+    ]
+
+
+def test_prepend_cwd(runner: Runner, tmp_path: Path) -> None:
+    """prepend_cwd lets a program in the working directory win over one in PATH."""
+    mine = tmp_path / "ls"
+    mine.write_text("#!/bin/sh\necho mine\n")
+    mine.chmod(0o755)
+    with contextlib.chdir(tmp_path):
+        handle = runner.run(app_of("ls"), "local_cwd", {"prepend_cwd": True})
+    assert [x.text for x in lines_of(runner.follow(handle))] == ["mine"]

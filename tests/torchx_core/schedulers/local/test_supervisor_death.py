@@ -1,0 +1,148 @@
+"""What happens when the processes that serve an app die or hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from local_apps import app_of, escapee, kill, running, supervisor_of
+from torchx_core import AppState, Runner
+from torchx_core.schedulers import LogsLost
+from torchx_core.testing import wait_until
+
+
+def test_kill_of_the_supervisor(runner: Runner, state_dir: Path) -> None:
+    """Within two seconds the app is FAILED with that reason, and not even an escaped grandchild lives."""
+    handle = runner.run(app_of(*escapee("esc-1")), "local_cwd", app_id="one")
+    wait_until(lambda: len(running("esc-1")) >= 2)
+    _, supervisor = supervisor_of(state_dir, "one")
+    kill(supervisor)
+    status = runner.wait(handle, timeout_s=2)
+    assert status
+    assert status.state == AppState.FAILED
+    assert "supervisor was killed by SIGKILL" in status.msg
+    assert running("esc-1") == []
+
+
+def test_kill_of_the_guardian_changes_nothing(runner: Runner, state_dir: Path) -> None:
+    """The supervisor goes on alone."""
+    handle = runner.run(app_of("sh", "-c", "sleep 0.5; exit 4"), "local_cwd", app_id="one")
+    guardian, _ = supervisor_of(state_dir, "one")
+    kill(guardian)
+    status = runner.wait(handle, timeout_s=5)
+    assert status and status.roles[0].replicas[0].exit_code == 4
+
+
+def test_kill_of_both(runner: Runner, state_dir: Path) -> None:
+    """The next reader kills what carries the app's mark, and ends the app."""
+    handle = runner.run(app_of("sh", "-c", "sleep 600.1 & sleep 600.1"), "local_cwd", app_id="one")
+    wait_until(lambda: len(running("600.1")) >= 2)
+    kill(*supervisor_of(state_dir, "one"))
+    status = runner.wait(handle, timeout_s=2)
+    assert status
+    assert status.state == AppState.FAILED
+    assert "both killed" in status.msg
+    wait_until(lambda: running("600.1") == [], timeout_s=2)
+
+
+def test_a_follower_learns_of_the_loss(runner: Runner, state_dir: Path) -> None:
+    """Following a killed supervisor's app ends with what was written, a LogsLost and the terminal state."""
+    handle = runner.run(app_of("sh", "-c", "echo before; sleep 600.2"), "local_cwd", app_id="one")
+    events = []
+    for batch in runner.follow(handle):
+        events += batch.events
+        if any(line.text == "before" for line in batch.lines()):
+            kill(supervisor_of(state_dir, "one")[1])
+    assert isinstance(events[-2], LogsLost)
+    assert events[-1].status.state == AppState.FAILED
+
+
+def test_cancel_of_an_app_whose_supervisor_died_says_cancelled(runner: Runner, state_dir: Path) -> None:
+    """A cancel that the supervisor took but did not finish ends as CANCELLED."""
+    app = app_of("sh", "-c", "trap '' TERM; echo up; sleep 600.3 & wait; wait; sleep 600.3")
+    handle = runner.run(app, "local_cwd", app_id="one")
+    for batch in runner.follow(handle):
+        if any(line.text == "up" for line in batch.lines()):
+            break
+    runner.cancel(handle, grace_s=60, reason="because")
+    wait_until(lambda: "stopping" in (runner.status(handle) or status_missing()).msg)
+    kill(supervisor_of(state_dir, "one")[1])
+    status = runner.wait(handle, timeout_s=2)
+    assert status
+    assert status.state == AppState.CANCELLED
+    assert status.msg.startswith("because; ")
+
+
+def status_missing() -> AppState:  # pragma: no cover
+    raise AssertionError("the app is gone")
+
+
+def test_a_stopped_supervisor_does_not_stop_a_cancel(
+    runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor that does not act on a cancel is killed by a reader once its time is over."""
+    monkeypatch.setattr("torchx_core.schedulers.local.life.PATIENCE_S", 0.2)
+    handle = runner.run(app_of("sleep", "600.4"), "local_cwd", app_id="one")
+    wait_until(lambda: running("600.4"))
+    os.kill(supervisor_of(state_dir, "one")[1], signal.SIGSTOP)
+    runner.cancel(handle, grace_s=0.1)
+    status = wait_until(lambda: (s := runner.status(handle)) and s.is_terminal() and s, timeout_s=5)
+    assert status.state == AppState.CANCELLED
+    assert running("600.4") == []
+
+
+def test_a_supervisor_told_to_end_stops_its_app(runner: Runner, state_dir: Path) -> None:
+    """SIGTERM (a host that shuts down) ends the app in order and says why."""
+    handle = runner.run(app_of("sleep", "600.5"), "local_cwd", app_id="one")
+    wait_until(lambda: running("600.5"))
+    os.kill(supervisor_of(state_dir, "one")[1], signal.SIGTERM)
+    status = runner.wait(handle, timeout_s=5)
+    assert status
+    assert status.state == AppState.FAILED
+    assert "SIGTERM" in status.msg
+
+
+def test_a_recycled_process_id_is_never_signalled(runner: Runner, state_dir: Path) -> None:
+    """Of a record from another boot nothing is signalled, whatever its process ids say now."""
+    import json
+
+    handle = runner.run(app_of("true"), "local_cwd", app_id="one")
+    runner.wait(handle)
+    wait_until(lambda: running(str(state_dir)) == [])
+    app_dir = state_dir / "local_cwd" / "s" / "one"
+    spec = json.loads((app_dir / "spec.json").read_text())
+    spec["boot_id"] = "another"
+    (app_dir / "spec.json").write_text(json.dumps(spec))
+    (app_dir / "final.json").unlink()
+    journal = (app_dir / "journal.jsonl").read_text().splitlines()
+    (app_dir / "journal.jsonl").write_text("\n".join(journal[:2]) + "\n")
+    status = runner.status(handle)
+    assert status
+    assert status.state == AppState.FAILED
+    assert "rebooted" in status.msg
+
+
+def test_racing_readers_agree(runner: Runner, state_dir: Path) -> None:
+    """Sixteen readers that find a lost app together all tell the same end."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    handle = runner.run(app_of("sleep", "600.6"), "local_cwd", app_id="one")
+    wait_until(lambda: running("600.6"))
+    kill(*supervisor_of(state_dir, "one"))
+    with ThreadPoolExecutor(16) as pool:
+        ends = list(pool.map(lambda _: runner.wait(handle, timeout_s=5), range(16)))
+    assert len({repr(end) for end in ends}) == 1
+    assert ends[0] and ends[0].state == AppState.FAILED
+
+
+def test_time_until_truth(runner: Runner, state_dir: Path) -> None:
+    """Status, without waiting, tells the truth within two seconds of the supervisor's death."""
+    handle = runner.run(app_of("sleep", "600.7"), "local_cwd", app_id="one")
+    wait_until(lambda: running("600.7"))
+    kill(supervisor_of(state_dir, "one")[1])
+    killed = time.monotonic()
+    wait_until(lambda: (s := runner.status(handle)) and s.is_terminal(), timeout_s=2)
+    assert time.monotonic() - killed < 2

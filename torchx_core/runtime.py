@@ -1,0 +1,67 @@
+"""What an app may import to report progress, metrics and its result; outside an app it does nothing.
+
+Only the standard library. Any language can do the same: append lines of JSON to the file named in
+``TORCHX_REPORT_FILE``::
+
+    {"type": "progress", "fraction": 0.5, "message": "epoch 5 of 10"}
+    {"type": "metric", "name": "loss", "value": 0.31, "step": 5}
+    {"type": "result", "value": {"accuracy": 0.97}}
+
+The file may be a pipe: open it for appending and write each line whole. Lines of up to 4096 bytes from
+several processes of a replica never mix (pipe(7), PIPE_BUF); for longer ones let one process write, or lock
+the file with flock(2) as this module does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+
+__all__ = ["REPORT_FILE_VARIABLE", "report_metric", "report_progress", "report_result"]
+
+REPORT_FILE_VARIABLE = "TORCHX_REPORT_FILE"
+
+
+def report_progress(fraction: float, message: str = "") -> None:
+    """Say how much of the work is done.
+
+    Args:
+        fraction: From 0 to 1.
+        message: For people, for example ``epoch 5 of 10``.
+
+    Raises:
+        ValueError: The fraction is not between 0 and 1.
+    """
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"fraction must be between 0 and 1: {fraction}")
+    _report({"type": "progress", "fraction": float(fraction), "message": message})
+
+
+def report_metric(name: str, value: float, step: int | None = None) -> None:
+    """Report a number, for example the loss at a step."""
+    _report({"type": "metric", "name": name, "value": float(value), "step": step})
+
+
+def report_result(value: object) -> None:
+    """Hand back a JSON value as the app's result; the last one reported by any replica counts.
+
+    Raises:
+        TypeError: The value is not JSON.
+    """
+    _report({"type": "result", "value": value})
+
+
+def _report(report: dict[str, object]) -> None:
+    line = json.dumps(report).encode() + b"\n"  # also outside an app: a wrong value should fail everywhere
+    path = os.environ.get(REPORT_FILE_VARIABLE)
+    if not path:
+        return
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        view = memoryview(line)
+        while view:
+            view = view[os.write(fd, view) :]
+    finally:
+        os.close(fd)

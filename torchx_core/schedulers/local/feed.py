@@ -1,0 +1,176 @@
+"""Follows one local app: a place in its timeline, and what to do when nothing more comes."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from torchx_core.errors import UnknownAppException
+from torchx_core.schedulers import AppEvent, Batch, EventFeed, FollowOptions, LogsLost, StateChanged
+from torchx_core.schedulers.local.cursor import DONE, decode_cursor, encode_cursor
+from torchx_core.schedulers.local.doorbell import AsyncDoorbell, Doorbell
+from torchx_core.schedulers.local.life import is_served, settle
+from torchx_core.schedulers.local.reader import TimelineReader
+from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.schedulers.local.view import app_state, status
+from torchx_core.supervisor import machine, timeline
+from torchx_core.supervisor.records import ALIVE, CTL, RENEW, TIMELINE
+from torchx_core.supervisor.timeline import Entry
+
+__all__ = ["LocalFeed"]
+
+_MAX_ENTRIES = 4096
+_MAX_TEXT = 1 << 20
+"""Bytes of text in one batch, unless a single record has more."""
+
+_RENEWALS_PER_LEASE = 4
+
+
+class LocalFeed(EventFeed):
+    """One reader's place in one app's stream."""
+
+    def __init__(
+        self, record: AppRecord, app_handle: str, cursor: str | None, options: FollowOptions
+    ) -> None:
+        """Open the stream.
+
+        Raises:
+            InvalidCursorError: The cursor is not one of this app's.
+        """
+        self._record = record
+        self._handle = app_handle
+        self._at = 0 if cursor is None else decode_cursor(cursor, record.incarnation)
+        self._reader = TimelineReader(record, options)
+        self._options = options
+        self._alive = os.open(record.path(ALIVE), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._timeline = os.open(record.path(TIMELINE), os.O_RDONLY | os.O_CLOEXEC)
+        self._bell: Doorbell | None = None
+        self._async_bell: AsyncDoorbell | None = None
+        self._renew_at = 0.0
+
+    @property
+    def cursor(self) -> str:
+        """The place right after the last batch."""
+        return encode_cursor(self._record.incarnation, self._at)
+
+    @property
+    def done(self) -> bool:
+        """Whether the terminal event has been returned."""
+        return self._at == DONE
+
+    def poll(self) -> Batch | None:
+        """Return the next events, or None."""
+        if self.done:
+            return None
+        self._renew()
+        while True:
+            served = is_served(self._record)  # asked first: what a dead supervisor wrote is all there now
+            entries = self._entries()
+            if not entries:
+                return None if served else self._end(lost=True)
+            events = list(self._reader.events(entries))
+            self._at += len(entries) * timeline.SIZE
+            if entries[-1].kind == timeline.END:
+                return self._end(*events)
+            self._reset_bells()
+            if events:
+                return Batch(events=tuple(events), cursor=self.cursor)
+
+    def _entries(self) -> list[Entry]:
+        """Return some whole records that follow our place."""
+        data = os.pread(self._timeline, _MAX_ENTRIES * timeline.SIZE, self._at)
+        entries: list[Entry] = []
+        size = 0
+        for entry in timeline.unpack(data[: len(data) - len(data) % timeline.SIZE]):
+            if entry.kind in (timeline.STDOUT, timeline.STDERR) and self._options.logs:
+                size += entry.size
+            if entries and size > _MAX_TEXT:
+                break
+            entries.append(entry)
+        return entries
+
+    def _end(self, *events: AppEvent, lost: bool = False) -> Batch | None:
+        """Return the terminal batch; the supervisor said that this is the end, or is gone."""
+        if not os.path.isdir(self._record.directory):
+            raise UnknownAppException(self._handle)
+        state = settle(self._record)
+        if state.phase != machine.ENDED:
+            return None  # somebody started the app a moment ago
+        self._at = DONE
+        at = state.ended_at or time.time()
+        gaps = self._gaps(state, at) if lost else []
+        last = StateChanged(
+            state=app_state(state), time=at, msg=state.msg, status=status(self._record, state)
+        )
+        return Batch(events=(*events, *gaps, last), cursor=self.cursor)
+
+    def _gaps(self, state: machine.State, at: float) -> list[AppEvent]:
+        """Say whose last output may be missing: what a dead supervisor had not written yet."""
+        reason = "its supervisor died; what it had not written yet is lost"
+        return [
+            LogsLost(
+                role=r.role, replica=r.replica_id, attempt=r.attempt, size_bytes=None, reason=reason, time=at
+            )
+            for r in state.replicas
+            if r.ended_at == state.ended_at and r.started_at is not None
+            if self._options.roles is None or r.role in self._options.roles
+        ]
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Block until there may be more."""
+        if self._bell is None:
+            # What was written before the watch began rings no bell: look once more first.
+            self._bell = Doorbell(self._record.path(TIMELINE), self._alive)
+            return
+        self._bell.wait(self._patience(timeout_s))
+
+    async def wait_async(self, timeout_s: float | None) -> None:
+        """Wait on the event loop until there may be more."""
+        if self._async_bell is None:
+            self._async_bell = AsyncDoorbell(self._record.path(TIMELINE), self._alive)
+            return
+        await self._async_bell.wait(self._patience(timeout_s))
+
+    def _patience(self, timeout_s: float | None) -> float | None:
+        if self._record.plan.lease_s is None:
+            return timeout_s
+        until_renewal = max(0.0, self._renew_at - time.monotonic())
+        return until_renewal if timeout_s is None else min(timeout_s, until_renewal)
+
+    def _renew(self) -> None:
+        lease_s = self._record.plan.lease_s
+        if lease_s is None or time.monotonic() < self._renew_at:
+            return
+        self._renew_at = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
+        knock(self._record, RENEW)
+
+    def _reset_bells(self) -> None:
+        for bell in (self._bell, self._async_bell):
+            if bell is not None:
+                bell.reset()
+
+    def close(self) -> None:
+        """Let go."""
+        for bell in (self._bell, self._async_bell):
+            if bell is not None:
+                bell.close()
+        self._bell = self._async_bell = None
+        for fd in (self._alive, self._timeline):
+            if fd >= 0:
+                os.close(fd)
+        self._alive = self._timeline = -1
+
+
+def knock(record: AppRecord, wish: bytes) -> bool:
+    """Wake the supervisor; false when there is none."""
+    try:
+        fd = os.open(record.path(CTL), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False  # ENXIO: nobody has the other end open
+    try:
+        os.write(fd, wish)
+    except OSError:
+        return True  # full of wishes already: it will wake up for those
+    finally:
+        os.close(fd)
+    return True

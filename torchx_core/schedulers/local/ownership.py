@@ -1,0 +1,47 @@
+"""Who owns an app: a token, changed by compare-and-set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torchx_core.schedulers.local.life import locked
+from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.supervisor.records import dumps, read_json
+
+__all__ = ["owned_by", "owner_of", "set_owner"]
+
+_OWNER = "owner.json"
+_LOCK = "owner.lock"
+
+
+def owner_of(record: AppRecord) -> str | None:
+    """Return the owner's token, or None."""
+    content = read_json(record.path(_OWNER))
+    return str(content["token"]) if content else None
+
+
+def set_owner(record: AppRecord, token: str, expected: str | None, *, force: bool) -> bool:
+    """Change the owner if it is the expected one; return whether the token owns the app now."""
+    with locked(record.path(_LOCK)):
+        present = owner_of(record)
+        if present == token:
+            return True
+        if present != expected and not force:
+            return False
+        temporary = record.path(f".{_OWNER}.{os.getpid()}")
+        with open(temporary, "wb") as file:
+            file.write(dumps({"token": token}))
+        os.replace(temporary, record.path(_OWNER))
+        return True
+
+
+@contextmanager
+def owned_by(record: AppRecord, token: str | None) -> Iterator[bool]:
+    """Yield whether the token owns the app, and keep it so inside the block; None is always right."""
+    if token is None:
+        yield True
+        return
+    with locked(record.path(_LOCK)):
+        yield owner_of(record) == token

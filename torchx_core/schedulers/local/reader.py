@@ -1,0 +1,172 @@
+"""Turns a stretch of the timeline into events."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Literal, cast
+
+from torchx_core.schedulers import (
+    AppEvent,
+    FollowOptions,
+    LogLines,
+    LogsLost,
+    Metric,
+    Progress,
+    StateChanged,
+    Stream,
+)
+from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.schedulers.local.view import changes
+from torchx_core.supervisor import machine, timeline
+from torchx_core.supervisor.journal import decode_event
+from torchx_core.supervisor.plan import fresh_state
+from torchx_core.supervisor.records import JOURNAL, REPORTS
+from torchx_core.supervisor.timeline import Entry
+
+__all__ = ["TimelineReader"]
+
+_KINDS = {
+    Stream.STDOUT: (timeline.STDOUT,),
+    Stream.STDERR: (timeline.STDERR,),
+    Stream.COMBINED: (timeline.STDOUT, timeline.STDERR),
+}
+_NAMES: dict[int, Literal["stdout", "stderr"]] = {timeline.STDOUT: "stdout", timeline.STDERR: "stderr"}
+
+
+class TimelineReader:
+    """Reads what the timeline's records point at; holds no file open between calls."""
+
+    def __init__(self, record: AppRecord, options: FollowOptions) -> None:
+        """Read nothing yet."""
+        self._record = record
+        self._options = options
+        self._plan = record.plan.replicas
+        self._kinds = _KINDS[options.streams] if options.logs else ()
+        self._state: machine.State | None = None
+
+    def events(self, entries: Sequence[Entry]) -> Iterator[AppEvent]:
+        """Yield the events of consecutive records, in order."""
+        texts = _Texts(self._record, [e for e in entries if self._wants_text(e)])
+        for entry in entries:
+            if entry.kind in _NAMES:
+                if self._wants_text(entry):
+                    yield self._lines(entry, texts.of(entry))
+            elif entry.kind == timeline.EVENT:
+                yield from self._changes(entry)
+            elif entry.kind == timeline.REPORT:
+                yield from self._report(entry)
+            elif entry.kind == timeline.LOST and self._wants(entry.replica):
+                role, index, attempt, at = self._whose(entry)
+                yield LogsLost(
+                    role=role,
+                    replica=index,
+                    attempt=attempt,
+                    size_bytes=entry.size,
+                    reason="disk full",
+                    time=at,
+                )
+
+    def _wants(self, replica: int) -> bool:
+        return self._wants_role(self._plan[replica].role)
+
+    def _wants_role(self, role: str) -> bool:
+        return self._options.roles is None or role in self._options.roles
+
+    def _wants_text(self, entry: Entry) -> bool:
+        return entry.kind in self._kinds and self._wants(entry.replica)
+
+    def _whose(self, entry: Entry) -> tuple[str, int, int, float]:
+        replica = self._plan[entry.replica]
+        return replica.role, replica.replica_id, entry.attempt, entry.time_us / 1e6
+
+    def _lines(self, entry: Entry, data: bytes) -> LogLines:
+        role, index, attempt, at = self._whose(entry)
+        text = data.decode("utf-8", "replace")
+        eol = bool(entry.flags & timeline.EOL)
+        lines = text[:-1].split("\n") if eol else text.split("\n")
+        return LogLines(role, index, attempt, _NAMES[entry.kind], tuple(lines), at, eol)
+
+    def _changes(self, entry: Entry) -> Iterator[AppEvent]:
+        event = decode_event(_read(self._record.path(JOURNAL), entry.offset, entry.size))
+        if event is None:
+            return
+        before = self._state or machine.replay(
+            fresh_state(self._record.plan), self._events_before(entry.offset)
+        )
+        self._state = machine.step(before, event)[0]
+        for change in changes(event, self._state):
+            if isinstance(change, StateChanged) or self._wants_role(change.role):
+                yield change
+
+    def _events_before(self, offset: int) -> Iterator[machine.Event]:
+        for line in _read(self._record.path(JOURNAL), 0, offset).splitlines():
+            event = decode_event(line)
+            if event is not None:
+                yield event
+
+    def _report(self, entry: Entry) -> Iterator[AppEvent]:
+        if not self._wants(entry.replica):
+            return
+        role, index, attempt, at = self._whose(entry)
+        try:
+            report = json.loads(_read(self._record.path(REPORTS), entry.offset, entry.size))
+        except ValueError:
+            return
+        if report["type"] == "progress":
+            yield Progress(
+                role=role,
+                replica=index,
+                attempt=attempt,
+                fraction=report["fraction"],
+                message=report["message"],
+                time=at,
+            )
+        else:
+            yield Metric(
+                role=role,
+                replica=index,
+                attempt=attempt,
+                name=report["name"],
+                value=report["value"],
+                step=cast("int | None", report["step"]),
+                time=at,
+            )
+
+
+class _Texts:
+    """The text of several records: each log file is opened and read once."""
+
+    def __init__(self, record: AppRecord, entries: Sequence[Entry]) -> None:
+        spans: dict[tuple[int, int], tuple[int, int]] = {}
+        for e in entries:
+            key = (e.replica, e.attempt)
+            first, last = spans.get(key, (e.offset, 0))
+            spans[key] = (min(first, e.offset), max(last, e.offset + e.size))
+        self._starts = {key: first for key, (first, _) in spans.items()}
+        self._data = {
+            (replica, attempt): _read(_combined(record, replica, attempt), first, last - first)
+            for (replica, attempt), (first, last) in spans.items()
+        }
+
+    def of(self, entry: Entry) -> bytes:
+        key = (entry.replica, entry.attempt)
+        at = entry.offset - self._starts[key]
+        return self._data[key][at : at + entry.size]
+
+
+def _combined(record: AppRecord, replica: int, attempt: int) -> str:
+    return os.path.join(record.plan.replicas[replica].log_dir, str(attempt), "combined.log")
+
+
+def _read(path: str, offset: int, size: int) -> bytes:
+    """Return that part of the file, or less when the file is gone: somebody may delete logs."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(fd, size, offset)
+    finally:
+        os.close(fd)

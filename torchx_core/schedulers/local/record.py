@@ -1,0 +1,111 @@
+"""One app's record on disk, as a reader sees it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from torchx_core.errors import CorruptRecordError, NewerRecordError
+from torchx_core.specs import AppDef, CfgVal
+from torchx_core.supervisor.plan import Plan, decode_plan, encode_plan
+from torchx_core.supervisor.records import SPEC, VERSION, Json, read_json
+
+__all__ = ["AppRecord", "asked_for", "boot_id", "encode_record", "read_record"]
+
+
+@dataclass(frozen=True)
+class AppRecord:
+    """What was submitted; never changes while the app exists."""
+
+    directory: str
+    content: Json
+
+    @property
+    def incarnation(self) -> str:
+        """Unique among all apps that ever had this id."""
+        return str(self.content["incarnation"])
+
+    @property
+    def boot_id(self) -> str:
+        """The host's boot in which it was submitted."""
+        return str(self.content["boot_id"])
+
+    @property
+    def created_at(self) -> float:
+        """Seconds since the epoch."""
+        return cast("float", self.content["created_at"])
+
+    @property
+    def asked(self) -> Json:
+        """What the submitter asked for, before anything was rendered: app and cfg."""
+        return cast("Json", self.content["asked"])
+
+    @property
+    def name(self) -> str:
+        """The app's name."""
+        return str(cast("Json", self.asked["app"])["name"])
+
+    @cached_property
+    def app(self) -> AppDef:
+        """The app as it was submitted."""
+        return AppDef.from_dict(cast("Json", self.asked["app"]))
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What the supervisor runs."""
+        return decode_plan(cast("Json", self.content["plan"]))
+
+    def path(self, name: str) -> str:
+        """Return the path of one of the app's files."""
+        return os.path.join(self.directory, name)
+
+
+def read_record(directory: str) -> AppRecord | None:
+    """Return the record, or None when there is no such app.
+
+    Raises:
+        CorruptRecordError: The directory is there, and its record cannot be read.
+        NewerRecordError: A newer version of this library wrote it.
+    """
+    path = os.path.join(directory, SPEC)
+    content = read_json(path)
+    if content is None:
+        if not os.path.exists(path):
+            return None  # never submitted, or being deleted
+        content = read_json(path)  # it appeared, whole, between the two looks
+    if content is None:
+        raise CorruptRecordError(path, "not a JSON object")
+    version = content.get("version")
+    if not isinstance(version, int):
+        raise CorruptRecordError(path, "has no version")
+    if version > VERSION:
+        raise NewerRecordError(path, version, VERSION)
+    return AppRecord(directory, content)
+
+
+def encode_record(asked: Json, plan: Plan, *, created_at: float) -> Json:
+    """Return the content of a new app's record."""
+    return {
+        "version": VERSION,
+        "incarnation": os.urandom(8).hex(),
+        "boot_id": boot_id(),
+        "created_at": created_at,
+        "asked": asked,
+        "plan": encode_plan(plan),
+    }
+
+
+def asked_for(app: AppDef, cfg: dict[str, CfgVal]) -> Json:
+    """Return what makes two submits the same request."""
+    return {"app": app.to_dict(), "cfg": dict(cfg)}
+
+
+def boot_id() -> str:
+    """Return what is unique to this boot of the host; empty where the system does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

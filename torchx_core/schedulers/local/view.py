@@ -1,0 +1,146 @@
+"""Shows the state machine's state in the words of the API."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+from torchx_core.schedulers import DescribeAppResponse, ReplicaChanged, Result, StateChanged
+from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.supervisor import machine
+
+__all__ = ["app_state", "changes", "describe", "replica_state", "status"]
+
+_APP: dict[str, AppState] = {
+    machine.SUBMITTED: AppState.SUBMITTED,
+    machine.RUNNING: AppState.RUNNING,
+    machine.RESTARTING: AppState.RUNNING,
+    machine.STOPPING: AppState.RUNNING,
+    machine.SWEEPING: AppState.RUNNING,
+}
+_OUTCOME: dict[str, AppState] = {
+    machine.SUCCEEDED: AppState.SUCCEEDED,
+    machine.FAILED: AppState.FAILED,
+    machine.CANCELLED: AppState.CANCELLED,
+}
+_REPLICA: dict[str, AppState] = {
+    machine.WAITING: AppState.PENDING,
+    machine.UP: AppState.RUNNING,
+    machine.SUCCEEDED: AppState.SUCCEEDED,
+    machine.FAILED: AppState.FAILED,
+    machine.STOPPED: AppState.CANCELLED,
+}
+
+
+def app_state(state: machine.State) -> AppState:
+    """Return the app's state."""
+    if state.phase == machine.ENDED:
+        return _OUTCOME.get(state.outcome, AppState.UNKNOWN)
+    return _APP[state.phase]
+
+
+def replica_state(replica: machine.Replica) -> AppState:
+    """Return a replica's state."""
+    return _REPLICA[replica.phase]
+
+
+def changes(event: machine.Event, state: machine.State) -> Iterator[StateChanged | ReplicaChanged | Result]:
+    """Yield what the stream shows of the event that led to the state; an app's end is not among it."""
+    if isinstance(event, machine.Began):
+        yield StateChanged(state=AppState.RUNNING, time=event.time)
+    elif isinstance(event, machine.StopAsked):
+        yield StateChanged(state=app_state(state), time=event.time, msg=f"stopping: {event.msg}")
+    elif isinstance(event, machine.Started | machine.StartFailed | machine.Exited):
+        yield _replica_changed(state.replicas[event.replica], event.time)
+    elif isinstance(event, machine.Reported):
+        replica = state.replicas[event.replica]
+        yield Result(
+            role=replica.role,
+            replica=replica.replica_id,
+            attempt=event.attempt,
+            value=event.result,
+            time=event.time,
+        )
+
+
+def _replica_changed(replica: machine.Replica, time: float) -> ReplicaChanged:
+    return ReplicaChanged(
+        role=replica.role,
+        replica=replica.replica_id,
+        attempt=replica.attempt,
+        state=replica_state(replica),
+        time=time,
+        exit_code=replica.exit_code,
+        signal=replica.signal,
+        msg=replica.msg or replica.notice,
+    )
+
+
+def describe(record: AppRecord, state: machine.State, app_id: str) -> DescribeAppResponse:
+    """Return all that is known of the app."""
+    app = record.app
+    return DescribeAppResponse(
+        app_id=app_id,
+        state=app_state(state),
+        num_restarts=state.restarts,
+        msg=_msg(record, state),
+        structured_error_msg=_first_error(state),
+        ui_url=None,
+        metadata=app.metadata,
+        roles_statuses=_roles(record, state),
+        roles=app.roles,
+        name=app.name,
+        result=state.result,
+    )
+
+
+def status(record: AppRecord, state: machine.State) -> AppStatus:
+    """Return the app's status."""
+    return AppStatus(
+        state=app_state(state),
+        num_restarts=state.restarts,
+        msg=_msg(record, state),
+        structured_error_msg=_first_error(state),
+        roles=_roles(record, state),
+        result=state.result,
+    )
+
+
+def _msg(record: AppRecord, state: machine.State) -> str:
+    if state.phase == machine.SUBMITTED and record.plan.gpu_ids:
+        return "waiting for free GPUs"
+    if state.phase == machine.STOPPING:
+        return f"stopping: {state.msg}"
+    return state.msg
+
+
+def _first_error(state: machine.State) -> str:
+    failed = [r for r in state.replicas if r.phase == machine.FAILED and r.error]
+    return min(failed, key=lambda r: r.ended_at or 0.0).error if failed else NONE
+
+
+def _roles(record: AppRecord, state: machine.State) -> list[RoleStatus]:
+    roles: dict[str, RoleStatus] = {}
+    for plan, replica in zip(record.plan.replicas, state.replicas, strict=True):
+        role = roles.setdefault(replica.role, RoleStatus(role=replica.role, replicas=[]))
+        log_dir = f"{plan.log_dir}/{replica.attempt}" if plan.log_dir else ""
+        role.replicas.append(_replica(replica, log_dir))
+    return list(roles.values())
+
+
+def _replica(replica: machine.Replica, log_dir: str) -> ReplicaStatus:
+    return ReplicaStatus(
+        id=replica.replica_id,
+        state=replica_state(replica),
+        role=replica.role,
+        hostname=socket.gethostname(),
+        structured_error_msg=replica.error or NONE,
+        exit_code=replica.exit_code,
+        signal=replica.signal,
+        attempt=replica.attempt,
+        started_at=replica.started_at,
+        ended_at=replica.ended_at,
+        msg=replica.msg or replica.notice,
+        log_dir=log_dir,
+    )

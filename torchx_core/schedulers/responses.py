@@ -1,0 +1,101 @@
+"""What schedulers answer, and what they can do, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from torchx_core.specs import NONE, AppState, Role, RoleStatus
+
+__all__ = [
+    "CancelOutcome",
+    "Capabilities",
+    "DescribeAppResponse",
+    "FollowOptions",
+    "ListAppResponse",
+    "Stream",
+]
+
+
+class Stream(str, Enum):
+    """Which output of a replica to read."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+    COMBINED = "combined"
+
+
+class CancelOutcome(Enum):
+    """What a cancel request came to."""
+
+    REQUESTED = "requested"
+    """The request is recorded and the scheduler is serving it."""
+    ALREADY_TERMINAL = "already terminal"
+    NOT_OWNER = "not owner"
+    """``if_owner`` named somebody who no longer owns the app; nothing was done."""
+    UNKNOWN_APP = "unknown app"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a scheduler can do; the runner, the docs and the contract tests all read it."""
+
+    tail: bool = False
+    """Log lines arrive while the app runs."""
+    survives_submitter: bool = False
+    """The app goes on when the submitting process dies, and any process can use the handle."""
+    submit_once: bool = False
+    """A chosen app id is an idempotency key."""
+    retries: bool = False
+    gang: bool = False
+    """One replica failed for good stops the others."""
+    deadline: bool = False
+    """``timeout_s`` is enforced where the app runs."""
+    lease: bool = False
+    mounts: bool = False
+    resource_limits: bool = False
+    reports: bool = False
+    workspaces: bool = False
+    """A local directory can be laid over a role's image."""
+    cancelled_state: bool = False
+    """A cancelled app ends CANCELLED for every observer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowOptions:
+    """What to include in a stream of events."""
+
+    logs: bool = True
+    roles: frozenset[str] | None = None
+    """Only these roles' lines, changes and reports; None for all."""
+    streams: Stream = Stream.COMBINED
+
+
+@dataclass
+class DescribeAppResponse:
+    """Status and description of one app, as the scheduler knows it (fields as in TorchX)."""
+
+    app_id: str = "<NOT_SET>"
+    state: AppState = AppState.UNSUBMITTED
+    num_restarts: int = -1
+    msg: str = NONE
+    structured_error_msg: str = NONE
+    ui_url: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    roles_statuses: list[RoleStatus] = field(default_factory=list)
+    roles: list[Role] = field(default_factory=list)
+    name: str = ""
+    result: object = None
+    """The last JSON value that the app reported as its result."""
+
+
+@dataclass
+class ListAppResponse:
+    """One line of a scheduler's list of apps (fields as in TorchX)."""
+
+    app_id: str
+    state: AppState
+    app_handle: str = "<NOT_SET>"
+    name: str = ""
+    submitted_at: float | None = None
+    """Seconds since the epoch."""

@@ -1,0 +1,126 @@
+"""How apps end: statuses, exit codes, gangs and retries."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchx_core.errors import AppStatusError, WaitTimeoutError
+from torchx_core.runner import Runner
+from torchx_core.schedulers import ReplicaChanged
+from torchx_core.specs import AppDef, AppState, RetryPolicy
+from torchx_core.testing.contract.base import ContractBase, each_event, each_line, replicas_of
+from torchx_core.testing.steps import Exit, FailUntil, Hold, Print, Raise
+
+__all__ = ["OutcomeContract"]
+
+
+class OutcomeContract(ContractBase):
+    """The status tells exactly what happened."""
+
+    __test__ = False
+
+    def test_an_app_that_exits_with_zero_has_succeeded(self, runner: Runner) -> None:
+        """The status has every replica of every role with its exit code."""
+        roles = [self.role("a", Print("x"), num_replicas=2), self.role("b", Exit(0))]
+        status = self.end(runner, self.run(runner, AppDef("two-roles", roles)))
+        assert status.state == AppState.SUCCEEDED
+        assert replicas_of(status) == [
+            ("a", 0, AppState.SUCCEEDED, 0),
+            ("a", 1, AppState.SUCCEEDED, 0),
+            ("b", 0, AppState.SUCCEEDED, 0),
+        ]
+        status.raise_for_status()
+
+    @pytest.mark.parametrize("code", [1, 3, 255])
+    def test_the_exit_code_of_a_failure_is_exact(self, runner: Runner, code: int) -> None:
+        """The app is FAILED with the replica's own exit code."""
+        status = self.end(runner, self.run(runner, self.app(Print("x"), Exit(code))))
+        assert status.state == AppState.FAILED
+        assert replicas_of(status) == [("worker", 0, AppState.FAILED, code)]
+        with pytest.raises(AppStatusError, match=str(code)):
+            status.raise_for_status()
+
+    def test_a_signal_is_told_by_name(self, runner: Runner) -> None:
+        """What was killed has a signal instead of an exit code."""
+        status = self.end(runner, self.run(runner, self.app(Raise("SIGKILL"))))
+        assert status.state == AppState.FAILED
+        assert status.roles[0].replicas[0].signal == "SIGKILL"
+
+    def test_times_are_told(self, runner: Runner) -> None:
+        """A replica that has ended knows when it started and ended."""
+        status = self.end(runner, self.run(runner, self.app(Print("x"))))
+        replica = status.roles[0].replicas[0]
+        assert replica.started_at is not None
+        assert replica.ended_at is not None
+        assert replica.started_at <= replica.ended_at
+
+    def test_waiting_may_time_out(self, runner: Runner) -> None:
+        """The error says so, and the app goes on."""
+        handle = self.hold(runner)
+        with pytest.raises(WaitTimeoutError, match="RUNNING") as caught:
+            runner.wait(handle, timeout_s=0.05)
+        assert caught.value.app_handle == handle
+        assert self.state(runner, handle) == AppState.RUNNING
+
+    def test_one_failure_stops_the_gang(self, runner: Runner) -> None:
+        """The others are stopped, and the app is FAILED by the one that failed."""
+        self.needs(runner, "gang")
+        roles = [self.role("bad", Exit(7)), self.role("good", Hold(), num_replicas=2)]
+        status = self.end(runner, self.run(runner, AppDef("gang", roles)))
+        assert status.state == AppState.FAILED
+        assert [row for row in replicas_of(status) if row[0] == "bad"] == [("bad", 0, AppState.FAILED, 7)]
+        assert {r.state for r in status.roles[1].replicas} == {AppState.CANCELLED}
+        assert "bad/0" in status.msg
+
+    def test_one_success_does_not_stop_the_others(self, runner: Runner) -> None:
+        """A role that is done early ends nothing."""
+        self.needs(runner, "tail")
+        roles = [self.role("short", Exit(0)), self.role("long", Print("x"), Hold())]
+        handle = self.run(runner, AppDef("uneven", roles))
+        next(
+            event
+            for event in each_event(runner.follow(handle))
+            if isinstance(event, ReplicaChanged) and event.state == AppState.SUCCEEDED
+        )
+        assert self.state(runner, handle) == AppState.RUNNING
+
+    @pytest.mark.parametrize("policy", [RetryPolicy.APPLICATION, RetryPolicy.REPLICA])
+    def test_a_failed_replica_starts_again(self, runner: Runner, policy: RetryPolicy) -> None:
+        """The app succeeds in the third attempt, and what each attempt printed is kept."""
+        self._needs_policy(runner, policy)
+        role = self.role("r", Print("try"), FailUntil(2), max_retries=2, retry_policy=policy)
+        handle = self.run(runner, AppDef("again", [role]))
+        status = self.end(runner, handle)
+        assert status.state == AppState.SUCCEEDED
+        assert status.num_restarts == 2
+        assert status.roles[0].replicas[0].attempt == 2
+        assert [line.attempt for line in each_line(runner.follow(handle))] == [0, 1, 2]
+
+    def test_retries_run_out(self, runner: Runner) -> None:
+        """One failure more than there are retries is final, with the last exit code."""
+        self.needs(runner, "retries")
+        role = self.role("r", FailUntil(1, exit_code=4), Exit(5), max_retries=1)
+        status = self.end(runner, self.run(runner, AppDef("again", [role])))
+        assert replicas_of(status) == [("r", 0, AppState.FAILED, 5)]
+        assert status.num_restarts == 1
+
+    def test_application_policy_starts_everything_again(self, runner: Runner) -> None:
+        """A failure takes all replicas of all roles down, and all of them start again."""
+        self._needs_policy(runner, RetryPolicy.APPLICATION)
+        roles = [self.role("bad", FailUntil(1), max_retries=1), self.role("good", FailUntil(0), Print("x"))]
+        status = self.end(runner, self.run(runner, AppDef("all-again", roles)))
+        assert [(role.role, role.replicas[0].attempt) for role in status.roles] == [("bad", 1), ("good", 1)]
+        assert status.state == AppState.SUCCEEDED
+
+    def test_replica_policy_leaves_the_others_alone(self, runner: Runner) -> None:
+        """Only the failed replica starts again."""
+        self._needs_policy(runner, RetryPolicy.REPLICA)
+        bad = self.role("bad", FailUntil(1), max_retries=1, retry_policy=RetryPolicy.REPLICA)
+        status = self.end(runner, self.run(runner, AppDef("one-again", [bad, self.role("good", Print("x"))])))
+        assert [(role.role, role.replicas[0].attempt) for role in status.roles] == [("bad", 1), ("good", 0)]
+        assert status.state == AppState.SUCCEEDED
+
+    def _needs_policy(self, runner: Runner, policy: RetryPolicy) -> None:
+        self.needs(runner, "retries")
+        if policy not in self.retry_policies:
+            pytest.skip(f"{self.backend} does not support the retry policy {policy.value}")

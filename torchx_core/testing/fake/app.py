@@ -1,0 +1,189 @@
+"""One app of the fake scheduler: the local scheduler's state machine, driven by scripts, not processes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from torchx_core.schedulers import AppEvent, LogLines, Metric, Progress, StateChanged
+from torchx_core.schedulers.events import StreamName
+from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.schedulers.local.view import app_state, changes, status
+from torchx_core.supervisor import machine
+from torchx_core.supervisor.plan import fresh_state
+from torchx_core.supervisor.timers import Timers
+from torchx_core.testing.steps import (
+    Exit,
+    FailUntil,
+    Hold,
+    Print,
+    PrintMany,
+    Raise,
+    ReportMetric,
+    ReportProgress,
+    ReportResult,
+    Step,
+)
+
+__all__ = ["FakeApp"]
+
+
+class FakeApp:
+    """Moves on when it is looked at, one step per replica and look; the caller holds the host's lock."""
+
+    def __init__(
+        self, record: AppRecord, scripts: Sequence[Sequence[Step]], clock: Callable[[], float]
+    ) -> None:
+        """Start nothing yet; `scripts` has one script per replica of the record's plan."""
+        self.record = record
+        self.stream: list[AppEvent] = []
+        self.owner: str | None = None
+        self.state = fresh_state(record.plan)
+        self._scripts = scripts
+        self._clock = clock
+        self._left: dict[int, deque[Step]] = {}  # what each running replica has still to do
+        self._todo: deque[machine.Instruction] = deque()
+        self._timers = Timers(clock)
+        self._arm_limits()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can happen any more."""
+        return self.state.phase == machine.ENDED
+
+    def turn(self) -> bool:
+        """Let happen what can happen now; return whether anything did."""
+        before = self.state, len(self.stream)
+        for due in self._timers.due():
+            due()
+        if self.state.phase == machine.SUBMITTED:
+            self._feed(machine.Began(self._clock(), 0))
+        else:
+            for replica in list(self._left):
+                if replica in self._left:  # not ended by what happened to one before it
+                    self._take_step(replica, self._left[replica])
+        return before != (self.state, len(self.stream))
+
+    def patience(self) -> float | None:
+        """Return how many seconds nothing will happen by itself, or None for ever."""
+        return self._timers.left()
+
+    def stop(self, outcome: str, msg: str, grace_s: float | None = None) -> None:
+        """Ask it to end."""
+        if self.state.phase not in (machine.STOPPING, machine.ENDED):
+            grace_s = self.record.plan.grace_s if grace_s is None else grace_s
+            self._feed(machine.StopAsked(self._clock(), outcome, msg, grace_s))
+
+    def renew(self) -> None:
+        """Start the lease anew, where there is one."""
+        lease_s = self.record.plan.lease_s
+        if lease_s is not None:
+            self._limit("lease", lease_s, f"lease expired: nobody renewed it for {lease_s:g} s")
+
+    def _arm_limits(self) -> None:
+        plan = self.record.plan
+        if plan.timeout_s is not None:
+            self._limit("timeout", plan.timeout_s, f"deadline passed: it ran for {plan.timeout_s:g} s")
+        if plan.deadline is not None:
+            self._limit("deadline", max(0.0, plan.deadline - self._clock()), "deadline passed")
+        self.renew()
+
+    def _limit(self, name: str, after_s: float, msg: str) -> None:
+        self._timers.set(name, after_s, lambda: self.stop(machine.CANCELLED, msg))
+
+    # The machine
+
+    def _feed(self, event: machine.Event) -> None:
+        self.state, instructions = machine.step(self.state, event, self.record.plan.grace_s)
+        self.stream.extend(changes(event, self.state))
+        idle = not self._todo
+        self._todo.extend(instructions)
+        if self.state.phase not in (machine.RESTARTING, machine.STOPPING):
+            self._timers.drop("grace")
+        while idle and self._todo:  # what is fed by an instruction is carried out by the one loop
+            self._carry_out(self._todo[0])
+            self._todo.popleft()
+
+    def _carry_out(self, instruction: machine.Instruction) -> None:
+        match instruction:
+            case machine.Start(replica, attempt):
+                self._start(replica, attempt)
+            case machine.Terminate(replica):
+                if not any(isinstance(s, Hold) and s.ignore_term for s in self._scripts[replica]):
+                    self._exit(replica, None, "SIGTERM")
+            case machine.Kill(replica):
+                self._exit(replica, None, "SIGKILL")
+            case machine.Alarm(after_s):
+                self._timers.set("grace", after_s, lambda: self._feed(machine.GraceOver(self._clock())))
+            case machine.Sweep(kill):
+                self._sweep(kill=kill)
+            case machine.Finish():
+                self._finish()
+
+    def _start(self, replica: int, attempt: int) -> None:
+        if self.state.phase == machine.RUNNING and self.state.replicas[replica].phase == machine.WAITING:
+            self._left[replica] = deque(self._scripts[replica])
+            self._feed(machine.Started(self._clock(), replica, attempt, 0))
+
+    def _exit(self, replica: int, code: int | None, signal: str | None = None) -> None:
+        if self._left.pop(replica, None) is not None:
+            attempt = self.state.replicas[replica].attempt
+            self._feed(machine.Exited(self._clock(), replica, attempt, code, signal))
+
+    def _sweep(self, *, kill: bool) -> None:
+        for replica in list(self._left) if kill else ():
+            self._exit(replica, None, "SIGKILL")
+        if not self.ended:
+            self._feed(machine.Swept(self._clock()))
+
+    def _finish(self) -> None:
+        end = status(self.record, self.state)
+        self.stream.append(
+            StateChanged(state=app_state(self.state), time=self._clock(), msg=self.state.msg, status=end)
+        )
+
+    # The scripts
+
+    def _take_step(self, replica: int, left: deque[Step]) -> None:
+        step = left[0] if left else Exit(0)
+        attempt = self.state.replicas[replica].attempt
+        match step:
+            case Hold():
+                pass
+            case Exit(code):
+                self._exit(replica, code)
+            case Raise(signal):
+                self._exit(replica, None, signal)
+            case FailUntil(first, code) if attempt < first:
+                self._exit(replica, code)
+            case ReportResult(value):
+                left.popleft()
+                self._feed(machine.Reported(self._clock(), replica, attempt, value))
+            case _:
+                left.popleft()
+                self.stream.extend(self._said(replica, attempt, step))
+
+    def _said(self, replica: int, attempt: int, step: Step) -> list[AppEvent]:
+        role, index = self.state.replicas[replica].role, self.state.replicas[replica].replica_id
+        now = self._clock()
+
+        def lines(stream: StreamName, *texts: str, eol: bool = True) -> list[AppEvent]:
+            return [LogLines(role, index, attempt, stream, texts, now, eol)]
+
+        match step:
+            case Print(text, stream, eol):
+                return lines(stream, *text.split("\n"), eol=eol)
+            case PrintMany(count, stream):
+                return lines(stream, *map(str, range(count)))
+            case ReportProgress(done, msg):
+                return [
+                    Progress(role=role, replica=index, attempt=attempt, fraction=done, message=msg, time=now)
+                ]
+            case ReportMetric(name, value, at):
+                return [
+                    Metric(
+                        role=role, replica=index, attempt=attempt, name=name, value=value, step=at, time=now
+                    )
+                ]
+            case _:
+                return []
