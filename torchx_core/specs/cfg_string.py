@@ -5,17 +5,18 @@ r"""The text form of a cfg: ``key=value`` pairs, separated by ``,`` or ``;``.
     cfg    = pair (sep pair)*             sep    = "," | ";"
     pair   = key "=" item (sep item)*     key    = letter or "_", then letters, digits, "_", "." and "-"
     item   = plain                        plain  = characters up to the next separator
-           | quoted                       quoted = a JSON string: "…" with \" \\ \n …
+           | quoted                       quoted = "…" or '…', with the quote itself doubled: 'it''s'
            | quoted ":" quoted            (an entry of a dict)
 
 A separator starts the next pair when a key and ``=`` follow it; else it belongs to the value, where lists
 and dicts read it as theirs. So TorchX's ``FOO=v1,v2,BAR=v3`` needs no quotes, and neither does a ``=`` in
-a value. Quotes are for values that hold separators, or begin or end with white space.
+a value. Quotes are for values that hold what looks like a pair, or that begin or end with white space. As in
+TorchX, nothing is escaped inside quotes, and a list or dict that is quoted as a whole is still split: one
+item with a separator is ``FOO="a,b",``.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple, assert_never
@@ -24,9 +25,10 @@ from torchx_core.specs.cfg_types import CfgVal, Kind
 
 __all__ = ["CfgSyntaxError", "RawValue", "is_key", "read_value", "split_cfg", "write_value"]
 
-_KEY = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*=")
-_PLAIN = re.compile(r"[^,;]*")
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_KEY = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*=\s*")
+_SEPARATOR = re.compile("[,;]")
+_QUOTE = re.compile(r"\s*([\"'])")
+_QUOTED = re.compile(r"""\s*(?:"((?:[^"]|"")*+)"|'((?:[^']|'')*+)')\s*""")
 _BOOLS: Final = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
@@ -86,31 +88,26 @@ def _scan_value(text: str, start: int) -> tuple[RawValue, int]:
 
 
 def _scan_item(text: str, at: int) -> tuple[_Item, int]:
-    if not text.startswith('"', at):
-        end = _end_of(_PLAIN, text, at)
+    if not _QUOTE.match(text, at):
+        separator = _SEPARATOR.search(text, at)
+        end = separator.start() if separator else len(text)
         return _Item(text[at:end]), end
-    end = _end_of(_QUOTED, text, at)
-    item = _Item(_unquote(text[at:end]), quoted=True)
-    if text.startswith(':"', end):
-        at, end = end + 1, _end_of(_QUOTED, text, end + 1)
-        item = _Item(_unquote(text[at:end]), quoted=True, key=item.text)
+    item, end = _scan_quoted(text, at)
+    if text.startswith(":", end) and _QUOTE.match(text, end + 1):
+        value, end = _scan_quoted(text, end + 1)
+        item = value._replace(key=item.text)
     if text[end : end + 1] not in ("", ",", ";"):
         raise CfgSyntaxError(f"expected ',' or ';' after the closing quote at {text[end:]!r}")
     return item, end
 
 
-def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
+def _scan_quoted(text: str, at: int) -> tuple[_Item, int]:
+    found = _QUOTED.match(text, at)
     if not found:
-        raise CfgSyntaxError(f'the quote is never closed at {text[at:]!r}; write a literal " as "\\""')
-    return found.end()
-
-
-def _unquote(quoted: str) -> str:
-    try:
-        return str(json.loads(quoted, strict=False))
-    except ValueError as err:
-        raise CfgSyntaxError(f"{quoted} is not a JSON string ({err}); write a backslash as \\\\") from err
+        raise CfgSyntaxError(f"a quote is never closed at {text[at:]!r}; put it into other quotes")
+    double, single = found.groups()
+    content = single.replace("''", "'") if double is None else double.replace('""', '"')
+    return _Item(content, quoted=True), found.end()
 
 
 def read_value(raw: RawValue, kind: Kind) -> CfgVal:
@@ -129,16 +126,16 @@ def read_value(raw: RawValue, kind: Kind) -> CfgVal:
         case "float":
             return _number(float, _scalar(raw))
         case "list[str]":
-            return [_list_item(item) for item in _present(raw)]
+            return [_list_item(item) for item in _items(raw)]
         case "dict[str, str]":
-            return dict(_dict_item(item) for item in _present(raw))
+            return dict(_dict_item(item) for item in _items(raw))
         case _:
             assert_never(kind)
 
 
 def _scalar(raw: RawValue) -> str:
     if not any(item.quoted for item in raw.items):
-        return raw.text
+        return raw.text.strip()
     first, *others = raw.items
     if others or first.key is not None:
         raise CfgSyntaxError(f'expected one quoted text, as in "a,b": {raw.text}')
@@ -159,8 +156,11 @@ def _number(tp: type[int | float], text: str) -> int | float:
         raise CfgSyntaxError(f"expected {tp.__name__}: {text!r}") from err
 
 
-def _present(raw: RawValue) -> Iterable[_Item]:
-    return (item for item in raw.items if item.quoted or item.text)
+def _items(raw: RawValue) -> Iterable[_Item]:
+    items = raw.items
+    if len(items) == 1 and items[0].quoted and items[0].key is None:
+        items = tuple(map(_Item, _SEPARATOR.split(items[0].text)))
+    return (item for item in items if item.quoted or item.text)
 
 
 def _list_item(item: _Item) -> str:
@@ -186,7 +186,7 @@ def write_value(value: CfgVal) -> str:
         case str():
             return value if _is_plain(value) else _quote(value)
         case list():
-            return ",".join(map(_write_item, value))
+            return _write_list(value)
         case dict():
             return ",".join(_write_entry(key, item) for key, item in value.items())
         case _:
@@ -194,17 +194,23 @@ def write_value(value: CfgVal) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    return not (text.startswith('"') or "," in text or ";" in text or text != text.strip())
+    return not (text.startswith(("'", '"')) or _SEPARATOR.search(text) or text != text.strip())
 
 
-def _write_item(text: str) -> str:
-    return text if text and "=" not in text and _is_plain(text) else _quote(text)
+def _write_list(items: list[str]) -> str:
+    written = ",".join(item if item and _is_plain_item(item) else _quote(item) for item in items)
+    quoted_as_a_whole = len(items) == 1 and written != items[0]
+    return f"{written}," if quoted_as_a_whole else written
+
+
+def _is_plain_item(text: str) -> bool:
+    return "=" not in text and _is_plain(text)
 
 
 def _write_entry(key: str, value: str) -> str:
-    plain = all(_is_plain(text) and "=" not in text for text in (key, value)) and ":" not in key
+    plain = _is_plain_item(key) and _is_plain_item(value) and ":" not in key
     return f"{key}:{value}" if plain else f"{_quote(key)}:{_quote(value)}"
 
 
 def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return '"' + text.replace('"', '""') + '"'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from string import Template
 
 from torchx_core.specs.app import Role
 from torchx_core.specs.checks import is_list, is_map
@@ -61,7 +60,11 @@ class macros:  # noqa: N801  (TorchX's name)
 
 
 def _fill(text: str, values: Mapping[str, object]) -> str:
-    return Template(text).safe_substitute(values) if "$" in text else text
+    if "$" not in text:
+        return text
+    from string import Template  # imported here: most texts have no macro
+
+    return Template(text).safe_substitute(values)
 
 
 def _fill_nested(value: object, values: Mapping[str, object]) -> object:

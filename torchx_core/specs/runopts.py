@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -262,6 +261,8 @@ def _read(raw: RawValue, kind: Kind, key: str, cfg: Mapping[str, object]) -> Cfg
 
 
 def _load_object(text: str) -> dict[str, object]:
+    import json  # imported here: few callers have JSON
+
     try:
         loaded: object = json.loads(text)
     except ValueError as err:

@@ -67,7 +67,7 @@ class Workspace:
         # YAML reads "~" as null and "2024" as a number; both are paths here
         return Workspace({loaded if isinstance(loaded, str) else workspace: ""})
 
-    def merge_into(self, outdir: str | Path) -> None:
+    def merge_into(self, outdir: str | os.PathLike[str]) -> None:
         """Copy every project to its place below ``outdir``, later ones over earlier ones.
 
         Raises:

@@ -85,7 +85,7 @@ def test_values_may_hold_equal_signs() -> None:
         (["src=/a"], r"mounts\[0\]: 'src=/a': a mount starts with type=bind"),
         (["type=bnd"], r"mounts\[0\]: 'type=bnd': unknown mount type 'bnd'; .*did you mean 'bind'\?"),
         (["type"], "unknown mount type ''; known: bind, volume, device"),
-        (["type=bind", "sorce=/a"], r"mounts\[1\]: 'sorce=/a': unknown option .*did you mean 'source'\?"),
+        (["type=bind", "srce=/a"], r"mounts\[1\]: 'srce=/a': unknown option .*did you mean 'src'\?"),
         (["type=bind", ""], r"mounts\[1\]: '': unknown option ''"),
         (
             ["type=bind", "perm=r"],

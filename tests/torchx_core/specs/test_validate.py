@@ -31,7 +31,7 @@ def test_a_valid_app() -> None:
     """A role that uses everything passes."""
     validate_app(
         app(
-            min_replicas=1,
+            min_replicas=2,
             num_replicas=2,
             args=["${app_id}", ""],
             env={"A": "", "b.c": "x=y"},
