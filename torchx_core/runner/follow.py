@@ -16,17 +16,17 @@ def drive(feed: EventFeed, tick_s: float | None = None, deadline: float | None =
     With ``tick_s`` an empty batch is yielded whenever that long passed without events, so that the
     caller gets its thread back regularly. The feed is closed however the iteration ends.
     """
+    pace = _Pace(tick_s, deadline)
     try:
         while not feed.done:
             batch = feed.poll()
-            if batch is None:
-                timeout = _patience(tick_s, deadline)
-                if timeout is not None and timeout <= 0:
-                    return
-                feed.wait(timeout)
-                batch = feed.poll() or _tick(feed, tick_s)
-            if batch is not None:
-                yield batch
+            if batch is None and pace.over:
+                return
+            if batch is None and not pace.tick_due:
+                feed.wait(pace.patience)
+                continue
+            pace.restart()
+            yield batch or Batch(events=(), cursor=feed.cursor)
     finally:
         feed.close()
 
@@ -35,25 +35,43 @@ async def drive_async(
     feed: EventFeed, tick_s: float | None = None, deadline: float | None = None
 ) -> AsyncIterator[Batch]:
     """Do what `drive` does on an event loop, without a thread."""
+    pace = _Pace(tick_s, deadline)
     try:
         while not feed.done:
             batch = feed.poll()
-            if batch is None:
-                timeout = _patience(tick_s, deadline)
-                if timeout is not None and timeout <= 0:
-                    return
-                await feed.wait_async(timeout)
-                batch = feed.poll() or _tick(feed, tick_s)
-            if batch is not None:
-                yield batch
+            if batch is None and pace.over:
+                return
+            if batch is None and not pace.tick_due:
+                await feed.wait_async(pace.patience)
+                continue
+            pace.restart()
+            yield batch or Batch(events=(), cursor=feed.cursor)
     finally:
         feed.close()
 
 
-def _patience(tick_s: float | None, deadline: float | None) -> float | None:
-    left = None if deadline is None else deadline - monotonic()
-    return min((t for t in (tick_s, left) if t is not None), default=None)
+class _Pace:
+    """When to give the caller an empty batch, and when to stop."""
 
+    def __init__(self, tick_s: float | None, deadline: float | None) -> None:
+        self._tick_s = tick_s
+        self._deadline = float("inf") if deadline is None else deadline
+        self.restart()
 
-def _tick(feed: EventFeed, tick_s: float | None) -> Batch | None:
-    return None if tick_s is None else Batch(events=(), cursor=feed.cursor)
+    def restart(self) -> None:
+        """Count the time without events anew."""
+        self._tick_at = float("inf") if self._tick_s is None else monotonic() + self._tick_s
+
+    @property
+    def over(self) -> bool:
+        return monotonic() >= self._deadline
+
+    @property
+    def tick_due(self) -> bool:
+        return monotonic() >= self._tick_at
+
+    @property
+    def patience(self) -> float | None:
+        """How long to wait at most."""
+        first = min(self._tick_at, self._deadline)
+        return None if first == float("inf") else max(0.0, first - monotonic())

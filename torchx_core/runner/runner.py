@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import datetime
 from time import monotonic
@@ -143,10 +144,13 @@ class Runner:
             InvalidAppError: The app is wrong, or the scheduler cannot run it.
             InvalidRunConfigException: cfg does not fit the scheduler's options.
             InvalidInputError: The scheduler cannot build a workspace.
+            MalformedAppHandleException: The app id, or this runner's session, cannot be part of a handle.
         """
         backend = self.scheduler(scheduler)
         if workspace and not backend.capabilities.workspaces:
             raise InvalidInputError(f"{scheduler} cannot build a workspace: {workspace!r}; leave it out")
+        # Refused here, because an app whose handle cannot be written could never be named again.
+        make_app_handle(scheduler, self.name, "any" if app_id is None else app_id)
         private = snapshot_app(app)
         validate_app(private)
         inject_environment(private, scheduler=scheduler, session=self.name, parent_run_id=parent_run_id)
@@ -261,6 +265,27 @@ class Runner:
         for app in apps:
             app.app_handle = make_app_handle(scheduler, self.name, app.app_id)
         return apps
+
+    def prune(
+        self,
+        scheduler: str,
+        *,
+        max_age_s: float | None = None,
+        max_count: int | None = None,
+        max_bytes: int | None = None,
+    ) -> builtins.list[str]:
+        """Delete terminal apps of this session, oldest first, until what is left is within every bound.
+
+        Args:
+            scheduler: Where.
+            max_age_s: Delete what was submitted longer ago than that.
+            max_count: Keep at most so many apps.
+            max_bytes: Keep at most that much on disk.
+
+        Returns:
+            The ids of what was deleted; an app that still runs never is.
+        """
+        return self.scheduler(scheduler).prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
 
     def owner(self, app_handle: AppHandle) -> str | None:
         """Return the token of the app's owner, or None when nobody has taken it over."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Generic, TypeVar
 
 from torchx_core.schedulers.events import Batch
+from torchx_core.schedulers.pruning import surplus
 from torchx_core.schedulers.responses import (
     CancelOutcome,
     Capabilities,
@@ -154,6 +157,34 @@ class Scheduler(ABC, Generic[T]):
         Raises:
             AppNotTerminalError: The app is not terminal.
         """
+
+    def prune(
+        self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
+    ) -> builtins.list[str]:
+        """Delete terminal apps, oldest first, until what is left is within every bound; return their ids.
+
+        An app that still runs is never touched, and counts.
+
+        Args:
+            max_age_s: Delete what was submitted longer ago than that.
+            max_count: Keep at most so many apps.
+            max_bytes: Keep at most that much on disk.
+        """
+        apps = self.list()
+        doomed = surplus(
+            [(app, self.size_bytes(app.app_id) if max_bytes is not None else 0) for app in apps],
+            max_age_s=max_age_s,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            now=time.time(),
+        )
+        for app_id in doomed:
+            self.delete(app_id)
+        return doomed
+
+    def size_bytes(self, app_id: str) -> int:  # noqa: ARG002  # a backend without files on disk
+        """Return how much disk space the app's record and logs take."""
+        return 0
 
     @abstractmethod
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> EventFeed:

@@ -16,7 +16,7 @@ from torchx_core.supervisor.spawn import Program, start
 from torchx_core.supervisor.tree import APP_MARKER
 
 ERROR_FILE = "error.json"
-REPORT_FILE = "reports"
+REPORT_FILE = "report"
 MAX_ERROR_FILE = 1 << 20
 
 
@@ -69,13 +69,17 @@ def launch(
     directory = os.path.join(replica.log_dir, str(number))
     os.makedirs(directory, mode=0o700, exist_ok=True)
     _point_at(replica.log_dir, str(number))
-    reports = ReportPipe(os.path.join(directory, REPORT_FILE))
+    reports = ReportPipe(os.path.join(app_dir, f"{REPORT_FILE}-{index}-{number}"))
     try:
-        env = _environment(replica, directory, number, app_dir, gpus)
+        env = {
+            **_environment(replica, directory, number, app_dir, gpus),
+            "TORCHX_REPORT_FILE": reports.path,
+        }
         program = Program(replica.argv, env, replica.cwd, group.entrances, nofile)
         running = start(program, exact=plan.log_mode == "exact")
     except BaseException:
         os.close(reports.fd)
+        reports.remove()
         raise
     sink = relay.sink(directory, index, number)
     out = Channel(running.stdout, timeline.STDOUT, sink)
@@ -101,7 +105,6 @@ def _environment(
         "TORCHELASTIC_ERROR_FILE": os.path.join(directory, ERROR_FILE),
         "PET_LOG_DIR": os.path.join(directory, "torchelastic"),
         **replica.env,
-        "TORCHX_REPORT_FILE": os.path.join(directory, REPORT_FILE),
         "TORCHX_ATTEMPT": str(number),
         APP_MARKER: app_dir,
     }

@@ -10,24 +10,23 @@ import resource
 import select
 import signal
 from collections import deque
-from collections.abc import Callable
 from functools import partial
-from time import monotonic, time
+from time import time
 
 from torchx_core.supervisor import gpus, machine, timeline
 from torchx_core.supervisor.attempt import Attempt, launch
 from torchx_core.supervisor.final import FinalRecord
 from torchx_core.supervisor.journal import Appender, encode_event
 from torchx_core.supervisor.limits import Group, confine
+from torchx_core.supervisor.loop import Loop
 from torchx_core.supervisor.plan import Plan, fresh_state
 from torchx_core.supervisor.records import CANCEL, JOURNAL, LOOK, RENEW, REPORTS, TIMELINE, dumps, read_json
 from torchx_core.supervisor.relay import Channel, Relay
 from torchx_core.supervisor.reports import BadReport, parse_report
+from torchx_core.supervisor.signals import signal_name, signal_pipe
 from torchx_core.supervisor.spawn import CannotStart
-from torchx_core.supervisor.timers import Timers
 from torchx_core.supervisor.tree import kill_descendants, kill_group
 
-_EDGE = getattr(select, "EPOLLET", 0)
 _RETRY_S = 0.5
 
 
@@ -49,19 +48,19 @@ class Supervisor:
         self._todo: deque[machine.Instruction] = deque()
         self._running: dict[int, Attempt] = {}  # by pid
         self._open: set[Attempt] = set()  # attempts whose pipes are open
-        self._poller = select.epoll()
-        self._readers: dict[int, Callable[[], None]] = {}
-        self._timers = Timers(monotonic)
+        self._loop = Loop()
+        self._timers = self._loop.timers
         self._sweep = self._sweep_kill = self._empty = False
         self._gpus: list[str] | None = None
+        self._groups: list[Group] = []
         self._nofile = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._signals = _signal_pipe()
+        self._signals = signal_pipe(signal.SIGCHLD, signal.SIGTERM)
 
     def run(self) -> None:
         """Serve the app until its final record is on disk."""
         resource.setrlimit(resource.RLIMIT_NOFILE, (self._nofile[1], self._nofile[1]))
-        self._watch(self._signals, self._on_signal)
-        self._watch(self._ctl, self._on_ctl)
+        self._loop.watch(self._signals, self._on_signal)
+        self._loop.watch(self._ctl, self._on_ctl)
         self._arm_limits()
         self._look()
         self._begin()
@@ -77,15 +76,10 @@ class Supervisor:
 
     def _turn(self) -> None:
         """Wait for something and deal with it."""
-        ready = self._poller.poll(0 if self._relay.dirty or self._todo else self._timers.left())
-        for fd, _ in ready:
-            reader = self._readers.get(fd)
-            if reader:
-                reader()
-        if not ready or self._relay.overdue:
+        gathering = self._relay.dirty
+        ready = self._loop.turn(wait=not gathering and not self._todo)
+        if gathering and (not ready or self._relay.overdue):
             self._relay.flush()
-        for due in self._timers.due():
-            due()
         while self._todo:
             self._carry_out(self._todo.popleft())
 
@@ -113,6 +107,10 @@ class Supervisor:
                 self._timers.set("gpus", _RETRY_S, self._begin)
                 return
         self._feed(machine.Began(time(), os.getpid()))
+        timeout_s = self._plan.timeout_s
+        if timeout_s is not None:
+            msg = f"deadline passed: it ran for {timeout_s:g} s"
+            self._timers.set("timeout", timeout_s, lambda: self._stop(machine.CANCELLED, msg))
 
     # Instructions
 
@@ -174,13 +172,14 @@ class Supervisor:
         if group.missing and self._plan.limits == "require":
             group.remove()
             raise CannotStart(group.missing, fatal=True)
+        self._groups.append(group)
         return group
 
     def _listen(self, attempt: Attempt) -> None:
-        edge = _EDGE if self._plan.log_mode == "exact" else 0
+        exact = self._plan.log_mode == "exact"
         for channel in attempt.channels:
-            self._watch(channel.fd, partial(self._on_output, channel), edge)
-        self._watch(attempt.reports.fd, lambda: self._on_reports(attempt, attempt.reports.read()))
+            self._loop.watch(channel.fd, partial(self._on_output, channel), edge=exact)
+        self._loop.watch(attempt.reports.fd, lambda: self._on_reports(attempt, attempt.reports.read()))
 
     def _signal(self, index: int, number: int) -> None:
         pid = self._state.replicas[index].pid
@@ -204,7 +203,7 @@ class Supervisor:
 
     def _on_output(self, channel: Channel) -> None:
         if not channel.read():
-            self._forget(channel.fd)
+            self._loop.close(channel.fd)
             channel.finish_line()
 
     def _on_reports(self, attempt: Attempt, lines: list[bytes]) -> None:
@@ -292,7 +291,7 @@ class Supervisor:
 
     def _exited(self, attempt: Attempt, status: int, usage: resource.struct_rusage) -> None:
         for channel in attempt.channels:
-            if channel.fd in self._readers:
+            if self._loop.watches(channel.fd):
                 channel.drain()
             channel.finish_line()
         self._on_reports(attempt, attempt.reports.read_all())
@@ -313,16 +312,7 @@ class Supervisor:
         if self._state.phase == machine.RUNNING:
             self._close(attempt)
 
-    # Descriptors
-
-    def _watch(self, fd: int, reader: Callable[[], None], edge: int = 0) -> None:
-        self._readers[fd] = reader
-        self._poller.register(fd, select.EPOLLIN | edge)
-
-    def _forget(self, fd: int) -> None:
-        if self._readers.pop(fd, None):
-            self._poller.unregister(fd)
-            os.close(fd)
+    # Letting go
 
     def _close(self, attempt: Attempt) -> None:
         """Let go of an attempt's pipes and files."""
@@ -330,27 +320,25 @@ class Supervisor:
             return
         self._open.discard(attempt)
         for channel in attempt.channels:
-            if channel.fd in self._readers:
+            if self._loop.watches(channel.fd):
                 channel.drain()
                 channel.finish_line()
-            self._forget(channel.fd)
-        self._forget(attempt.reports.fd)
+            self._loop.close(channel.fd)
+        self._loop.close(attempt.reports.fd)
+        attempt.reports.remove()
         self._relay.close(attempt.sink)
-        attempt.group.remove()
 
     def _close_all(self) -> None:
         for attempt in list(self._open):
             self._close(attempt)
+        for group in self._groups:
+            group.remove()
 
     # Limits of time
 
     def _arm_limits(self) -> None:
-        plan = self._plan
-        if plan.timeout_s is not None:
-            msg = f"deadline passed: it ran for {plan.timeout_s:g} s"
-            self._timers.set("timeout", plan.timeout_s, lambda: self._stop(machine.CANCELLED, msg))
-        if plan.deadline is not None:
-            left = max(0.0, plan.deadline - time())
+        if self._plan.deadline is not None:
+            left = max(0.0, self._plan.deadline - time())
             self._timers.set("deadline", left, lambda: self._stop(machine.CANCELLED, "deadline passed"))
         self._renew()
 
@@ -363,29 +351,6 @@ class Supervisor:
     def _wait_for_space(self) -> None:
         select.select([], [], [], _RETRY_S)
         self._on_space()
-
-
-def signal_name(number: int) -> str:
-    """Return ``SIGKILL`` for 9, ``SIGRTMIN+3`` for 37."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
-
-
-def _signal_pipe() -> int:
-    """Return a descriptor that becomes readable, with the numbers, when a signal arrives."""
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    os.set_blocking(write, False)
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, _noted)
-    return read
-
-
-def _noted(_number: int, _frame: object) -> None:
-    """Do nothing: the wake-up descriptor has the number already."""
 
 
 def _entry(kind: int, offset: int = 0, size: int = 0, replica: int = 0, attempt: int = 0) -> timeline.Entry:

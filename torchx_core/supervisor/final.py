@@ -6,7 +6,7 @@ import os
 from typing import cast
 
 from torchx_core.supervisor.machine import Replica, State
-from torchx_core.supervisor.records import FINAL, VERSION, Json, dumps, link_once, read_json, sync_directory
+from torchx_core.supervisor.records import FINAL, VERSION, Json, dumps, read_json
 
 _RESERVED = ".final.reserved"
 
@@ -39,9 +39,9 @@ class FinalRecord:
 
     def __init__(self, app_dir: str, replicas: int) -> None:
         """Reserve room for that many replicas; on a disk that is full already, hope for later."""
-        self._app_dir = app_dir
-        self._path = os.path.join(app_dir, _RESERVED)
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # A path would lead elsewhere when the app is deleted and another one takes its id.
+        self._dir = os.open(app_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._fd = os.open(_RESERVED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self._dir)
         size = 4096 + 1024 * replicas
         try:
             os.posix_fallocate(self._fd, 0, size)
@@ -51,7 +51,8 @@ class FinalRecord:
     def write(self, state: State) -> bool:
         """Make this the app's end, unless it has one; false when there is no room yet.
 
-        Whatever end the app has after a true answer is on disk for good.
+        Whatever end the app has after a true answer is on disk for good, or was deleted already: readers
+        see the end in the journal a moment before it is here.
         """
         data = dumps(encode_final(state))
         try:
@@ -59,10 +60,19 @@ class FinalRecord:
                 return False
             os.ftruncate(self._fd, len(data))
             os.fsync(self._fd)
-            link_once(self._path, self._app_dir, FINAL)
-            os.unlink(self._path)
-            sync_directory(self._app_dir)
+            self._give_name()
+        except FileNotFoundError:
+            pass  # somebody deleted the app
         except OSError:
             return False
         os.close(self._fd)
+        os.close(self._dir)
         return True
+
+    def _give_name(self) -> None:
+        try:  # noqa: SIM105  # the supervisor starts faster without contextlib
+            os.link(_RESERVED, FINAL, src_dir_fd=self._dir, dst_dir_fd=self._dir)
+        except FileExistsError:
+            pass  # whoever was first has ended it
+        os.unlink(_RESERVED, dir_fd=self._dir)
+        os.fsync(self._dir)

@@ -14,10 +14,11 @@ import traceback
 from typing import NoReturn, cast
 
 from torchx_core.supervisor.closing import close_lost
-from torchx_core.supervisor.driver import Supervisor, signal_name
+from torchx_core.supervisor.driver import Supervisor
 from torchx_core.supervisor.final import read_final
 from torchx_core.supervisor.plan import Plan, decode_plan
 from torchx_core.supervisor.records import SPEC, Json, read_json
+from torchx_core.supervisor.signals import signal_name
 from torchx_core.supervisor.tree import adopt_orphans, kill_descendants
 
 
@@ -68,7 +69,8 @@ def _supervise(app_dir: str, name: str, plan: Plan, ctl: int) -> NoReturn:
 def _guard(app_dir: str, plan: Plan, supervisor: int) -> NoReturn:
     """Wait for the supervisor's end and see that nothing outlives it."""
     _, status = os.waitpid(supervisor, 0)
-    if read_final(app_dir) is None:
+    # After exit code 0 the record is there, or was deleted and its place may be another app's.
+    if status != 0 and read_final(app_dir) is None:
         _kill_all()
         close_lost(app_dir, plan, _how(status))
     os._exit(0)

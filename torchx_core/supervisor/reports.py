@@ -21,7 +21,8 @@ class ReportPipe:
     """
 
     def __init__(self, path: str) -> None:
-        """Create the pipe; one left by an earlier attempt of the same number is used again."""
+        """Create the pipe; its file system must be able to hold one (the log directory's may not)."""
+        self.path = path
         with suppress(FileExistsError):
             os.mkfifo(path, 0o600)
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -38,6 +39,11 @@ class ReportPipe:
             lines.append(self._rest)
             self._rest = b""
         return [line for line in lines if line.strip()]
+
+    def remove(self) -> None:
+        """Take the name away; the descriptor stays."""
+        with suppress(FileNotFoundError):
+            os.unlink(self.path)
 
     def read_all(self) -> list[bytes]:
         """Return the complete lines until nothing is left, and a last one without its newline."""

@@ -18,8 +18,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import torchx_core
 from torchx_core.errors import SubmitFailedError
@@ -39,7 +40,10 @@ from torchx_core.supervisor.records import (
     write_all,
 )
 
-__all__ = ["create", "start_again"]
+__all__ = ["create", "remove_debris", "start_again"]
+
+_HIDDEN = (".new-", ".undone-", ".deleted-")
+_DEBRIS_AGE_S = 3600
 
 _STUB = (
     "import sys; sys.path.append(sys.argv[1]); from torchx_core.supervisor.main import main;"
@@ -87,6 +91,14 @@ def start_again(record: AppRecord) -> None:
                 _spawn(record.directory, held)
         except BlockingIOError:
             return  # somebody else has started it
+
+
+def remove_debris(session_dir: str) -> None:
+    """Remove hidden directories of submits and deletes that died half way, an hour after they did."""
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(session_dir):
+            if entry.name.startswith(_HIDDEN) and time.time() - entry.stat().st_mtime > _DEBRIS_AGE_S:
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _write_record(directory: str, record: Json) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import ClassVar, cast
 
 from torchx_core.errors import (
@@ -233,9 +235,21 @@ class LocalScheduler(Scheduler[LocalRequest]):
             os.rename(record.directory, gone)
         except FileNotFoundError:
             return  # somebody else deleted it
-        for log_dir in {os.path.dirname(os.path.dirname(r.log_dir)) for r in record.plan.replicas}:
+        for log_dir in _log_dirs(record):
             shutil.rmtree(log_dir, ignore_errors=True)
         shutil.rmtree(gone, ignore_errors=True)
+
+    def size_bytes(self, app_id: str) -> int:
+        """Return the size of the app's record and logs."""
+        record = read_record(self._app_dir(app_id))
+        return 0 if record is None else sum(map(_tree_size, {record.directory, *_log_dirs(record)}))
+
+    def prune(
+        self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
+    ) -> builtins.list[str]:
+        """Delete terminal apps as every scheduler does, and what killed submits and deletes left over."""
+        launch.remove_debris(self._session_dir)
+        return super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
 
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> LocalFeed:
         """Open the app's event stream."""
@@ -264,3 +278,17 @@ class LocalScheduler(Scheduler[LocalRequest]):
 
     def _handle(self, app_id: str) -> str:
         return f"{self.backend}://{self.session_name}/{app_id}"
+
+
+def _log_dirs(record: AppRecord) -> set[str]:
+    """Return the directory in which all of the app's logs lie; it may be outside of its record."""
+    return {os.path.dirname(os.path.dirname(replica.log_dir)) for replica in record.plan.replicas}
+
+
+def _tree_size(directory: str) -> int:
+    size = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_size
+    return size
