@@ -31,7 +31,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torchx_core.specs import AppStatus
@@ -63,26 +63,13 @@ __all__ = [
     "WaitTimeoutError",
 ]
 
-_Call: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
-
 
 class TorchXError(Exception):
-    """Base of everything this project raises on purpose.
+    """Base of everything this project raises on purpose; every subclass survives pickling."""
 
-    Every subclass survives pickling: it is rebuilt from the arguments it was made with.
-    """
-
-    _call: _Call
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Remember the arguments, because ``BaseException`` pickles only the message."""
-        self = super().__new__(cls, *args)
-        self._call = (args, kwargs)
-        return self
-
-    def __reduce__(self) -> tuple[Callable[..., TorchXError], tuple[type[TorchXError], _Call]]:
-        """Rebuild from the constructor's arguments."""
-        return _rebuild, (type(self), self._call)
+    def __reduce__(self) -> tuple[Callable[..., TorchXError], tuple[object, ...]]:
+        """Rebuild from message and facts: ``BaseException`` would call the constructor with the message."""
+        return _rebuild, (type(self), self.args, vars(self))
 
     def to_json(self) -> dict[str, object]:
         """Return type, message and facts as plain JSON values.
@@ -95,9 +82,11 @@ class TorchXError(Exception):
         return {"type": type(self).__name__, "message": str(self), **facts}
 
 
-def _rebuild(cls: type[TorchXError], call: _Call) -> TorchXError:
-    args, kwargs = call
-    return cls(*args, **kwargs)
+def _rebuild(cls: type[TorchXError], args: tuple[object, ...], facts: dict[str, object]) -> TorchXError:
+    error = cls.__new__(cls)
+    error.args = args
+    vars(error).update(facts)
+    return error
 
 
 def _plain(value: object) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from torchx_core.errors import SchedulerError, UnknownSchedulerException
@@ -49,7 +50,7 @@ def _lazy(name: str, target: str) -> SchedulerFactory:
 def _load(name: str, target: str) -> SchedulerFactory:
     module, _, attribute = target.partition(":")
     try:
-        return cast(SchedulerFactory, getattr(import_module(module), attribute))
+        return cast(SchedulerFactory, attrgetter(attribute)(import_module(module)))
     except (ImportError, AttributeError) as err:
         raise SchedulerError(f"scheduler {name!r} cannot be loaded from {target}: {err}") from err
 

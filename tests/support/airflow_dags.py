@@ -1,31 +1,35 @@
-"""A throw-away home for Airflow, and what a DAG run in it came to."""
+"""DAGs run in this process with ``dag.test()``, and what their runs came to."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
-import os
-import shutil
 import sqlite3
-import tempfile
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import pytest
 
-@cache
-def airflow_home() -> Path:
-    """Make the home and point Airflow to it; call before Airflow is imported, which reads it only once."""
-    home = Path(tempfile.mkdtemp(prefix="airflow-home-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
-    (home / "dags").mkdir()
-    os.environ["AIRFLOW_HOME"] = str(home)
-    os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(home / "dags")
-    os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
-    os.environ["AIRFLOW__LOGGING__COLORED_CONSOLE_LOG"] = "False"
-    return home
+__all__ = ["PROLOGUE", "SETTINGS", "Dags", "Outcome"]
+
+SETTINGS = {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False"}
+"""What every Airflow in a test is told."""
+
+PROLOGUE = """
+from datetime import timedelta
+from airflow.sdk import DAG, task
+from airflow_torchx import TorchXRunOperator
+from torchx_core.specs import AppDef, Role
+
+def app(*argv, **role):
+    fields = {"name": "r", "image": "", "entrypoint": argv[0], "args": list(argv[1:]), **role}
+    return AppDef("app", [Role(**fields)])
+
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +45,42 @@ class Outcome:
     """The rendered fields that the web UI shows, by task."""
 
 
-def read_xcoms(home: Path, run_id: str) -> dict[tuple[str, str], object]:
-    """Return the run's XComs, by task and key."""
-    rows = _select(home, "select task_id, key, value from xcom where run_id = ?", run_id)
-    return {(task, key): json.loads(value) for task, key, value in rows}
+class Dags:
+    """Runs DAGs as ``airflow dags test`` does."""
 
+    def __init__(self, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self._home = home
+        self._capfd = capfd
 
-def read_rendered(home: Path, run_id: str) -> dict[str, dict[str, object]]:
-    """Return the rendered fields of the run's tasks."""
-    query = "select task_id, rendered_fields from rendered_task_instance_fields where run_id = ?"
-    return {task: json.loads(fields) for task, fields in _select(home, query, run_id)}
+    def run(self, body: str, *, logical_date: datetime | None = None, **conf: object) -> Outcome:
+        """Run the DAG ``d`` that has this body once, with this configuration."""
+        from airflow.dag_processing.dagbag import DagBag
 
+        source = self._home / "dags" / "d.py"
+        head = 'with DAG("d", schedule=None, params={"word": "none"}):\n'
+        source.write_text(PROLOGUE + head + textwrap.indent(textwrap.dedent(body), "    "))
+        bag = DagBag(str(source))
+        assert bag.import_errors == {}
+        self._capfd.readouterr()
+        when: dict[str, Any] = (
+            {"logical_date": logical_date, "run_after": logical_date} if logical_date else {}
+        )
+        run: Any = bag.dags["d"].test(run_conf=conf, **when)
+        return Outcome(
+            state=str(run.state.value),
+            log=self._capfd.readouterr().out,
+            xcoms=self._xcoms(run.run_id),
+            rendered=self._rendered(run.run_id),
+        )
 
-def _select(home: Path, query: str, *values: str) -> Iterator[tuple[str, ...]]:
-    with contextlib.closing(sqlite3.connect(home / "airflow.db")) as database:
-        yield from database.execute(query, values).fetchall()
+    def _xcoms(self, run_id: str) -> dict[tuple[str, str], object]:
+        rows = self._select("select task_id, key, value from xcom where run_id = ?", run_id)
+        return {(task, key): json.loads(value) for task, key, value in rows}
+
+    def _rendered(self, run_id: str) -> dict[str, dict[str, object]]:
+        query = "select task_id, rendered_fields from rendered_task_instance_fields where run_id = ?"
+        return {task: json.loads(fields) for task, fields in self._select(query, run_id)}
+
+    def _select(self, query: str, *values: str) -> Iterator[tuple[str, ...]]:
+        with contextlib.closing(sqlite3.connect(self._home / "airflow.db")) as database:
+            yield from database.execute(query, values).fetchall()

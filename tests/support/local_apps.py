@@ -13,7 +13,6 @@ from torchx_core import AppDef, Role
 from torchx_core.schedulers import Batch, LogLine
 from torchx_core.testing import wait_until
 
-
 # A grandchild that ignores SIGTERM, double-forks, leaves the session and wipes its environment.
 ESCAPEE = """
 import os, signal, sys, time
@@ -64,11 +63,15 @@ def supervisor_of(state_dir: Path, app_id: str) -> tuple[int, int]:
     app_dir = str(state_dir / "local_cwd" / "s" / app_id)
 
     def both() -> list[tuple[int, int]]:
-        found = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if app_dir in cmdline(pid)]
-        pairs = [(p, c) for p in found for c in found if parent_of(c) == p]
-        return pairs
+        found = [pid for pid in processes() if app_dir in cmdline(pid)]
+        return [(p, c) for p in found for c in found if parent_of(c) == p]
 
     return wait_until(both)[0]
+
+
+def processes() -> list[int]:
+    """Return every process of this host."""
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
 def cmdline(pid: int) -> list[str]:
@@ -89,11 +92,7 @@ def parent_of(pid: int) -> int:
 
 def running(token: str) -> list[int]:
     """Return the living processes that have the token among their words."""
-    return [
-        pid
-        for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
-        if any(token in word for word in cmdline(pid)) and pid != os.getpid()
-    ]
+    return [pid for pid in processes() if pid != os.getpid() and any(token in word for word in cmdline(pid))]
 
 
 def kill(*pids: int) -> None:

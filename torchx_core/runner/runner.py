@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import datetime
+from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -78,6 +79,7 @@ class Runner:
         self._factories = dict(scheduler_factories)
         self._params = dict(scheduler_params or {})
         self._schedulers: dict[tuple[str, str], Scheduler[object]] = {}
+        self._making = Lock()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -113,9 +115,10 @@ class Runner:
             UnknownSchedulerException: No such scheduler.
         """
         key = (backend, session or self.name)
-        if key not in self._schedulers:
-            self._schedulers[key] = find_factory(self._factories, backend)(key[1], **self._params)
-        return self._schedulers[key]
+        with self._making:
+            if key not in self._schedulers:
+                self._schedulers[key] = find_factory(self._factories, backend)(key[1], **self._params)
+            return self._schedulers[key]
 
     def dryrun(
         self,

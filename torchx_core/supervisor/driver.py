@@ -117,7 +117,8 @@ class Supervisor:
     def _carry_out(self, instruction: machine.Instruction) -> None:
         match instruction:
             case machine.Start(replica, attempt):
-                self._start(replica, attempt)
+                if machine.is_due(self._state, instruction):
+                    self._start(replica, attempt)
             case machine.Terminate(replica):
                 self._signal(replica, signal.SIGTERM)
                 self._signal(replica, signal.SIGCONT)  # a stopped process acts on nothing else
@@ -131,9 +132,6 @@ class Supervisor:
                 self._close_all()
 
     def _start(self, index: int, number: int) -> None:
-        replica = self._state.replicas[index]
-        if self._state.phase != machine.RUNNING or replica.phase != machine.WAITING:
-            return  # the app was stopped between the instruction and now
         try:
             attempt = launch(
                 self._plan,

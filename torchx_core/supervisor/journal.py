@@ -81,6 +81,10 @@ class Appender:
         """Whether lines wait for space."""
         return bool(self._backlog)
 
+    def close(self) -> None:
+        """Close the file; what waits is lost."""
+        os.close(self._fd)
+
     def append(self, line: bytes) -> int:
         """Append the line and return its offset; on a full disk it waits in memory."""
         offset = self._end

@@ -147,7 +147,7 @@ Event: TypeAlias = Began | Started | StartFailed | Exited | StopAsked | GraceOve
 
 
 class Start(NamedTuple):
-    """Run the replica's program as this attempt."""
+    """Run the replica's program as this attempt, unless it no longer waits for that (`is_due`)."""
 
     replica: int
     attempt: int
@@ -206,6 +206,12 @@ def step(state: State, event: Event, grace_s: float = 0.0) -> Step:
     return handler(state, event, grace_s)
 
 
+def is_due(state: State, start: Start) -> bool:
+    """Return whether the instruction still stands; what came in between may have overtaken it."""
+    replica = state.replicas[start.replica]
+    return state.phase == RUNNING and replica.phase == WAITING and replica.attempt == start.attempt
+
+
 def replay(state: State, events: Iterable[Event]) -> State:
     """Return the state that the events lead to."""
     for event in events:
@@ -225,7 +231,6 @@ def _started(state: State, event: Started, _grace_s: float) -> Step:
         pid=event.pid,
         started_at=event.time,
         notice=event.notice,
-        restart=False,
         ended_at=None,
         exit_code=None,
         signal=None,
@@ -304,10 +309,16 @@ def _when_down(state: State) -> Step:
 
 
 def _restart(state: State) -> Step:
-    """Start what is marked for it, if anything."""
-    again: list[Instruction] = [Start(i, r.attempt + 1) for i, r in enumerate(state.replicas) if r.restart]
-    waiting = tuple(r._replace(phase=WAITING) if r.restart else r for r in state.replicas)
-    return state._replace(phase=RUNNING, replicas=waiting), again
+    """Start what is marked for it, and what was not started yet when the restart came between."""
+    waiting = tuple(_again(r) if r.restart else r for r in state.replicas)
+    starts: list[Instruction] = [Start(i, r.attempt) for i, r in enumerate(waiting) if r.phase == WAITING]
+    return state._replace(phase=RUNNING, replicas=waiting), starts
+
+
+def _again(replica: Replica) -> Replica:
+    """Return the replica waiting for its next attempt; one that never ran has not used up any."""
+    used = 0 if replica.phase == WAITING else 1
+    return replica._replace(phase=WAITING, restart=False, attempt=replica.attempt + used)
 
 
 def _stop_asked(state: State, event: StopAsked, _grace_s: float) -> Step:

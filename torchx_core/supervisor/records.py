@@ -88,5 +88,5 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def dumps(record: object) -> bytes:
-    """Encode as one line of JSON."""
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogateescape")
+    """Encode as one line of ASCII JSON; text of undecodable bytes (PEP 383) survives as escapes."""
+    return json.dumps(record, separators=(",", ":")).encode("ascii")

@@ -146,6 +146,6 @@ def test_raise_for_status_carries_the_status() -> None:
     status = AppStatus(AppState.CANCELLED, msg="cancelled by user action", structured_error_msg=NONE)
     with pytest.raises(AppStatusError) as caught:
         status.raise_for_status()
-    error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  (our own bytes)
+    error = pickle.loads(pickle.dumps(caught.value))
     assert error.status == status
     assert str(error) == "app is CANCELLED, not SUCCEEDED\n  message: cancelled by user action"

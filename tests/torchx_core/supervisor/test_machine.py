@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from torchx_core.supervisor import machine as m
 from torchx_core.supervisor.final import decode_final, encode_final
 from torchx_core.supervisor.journal import decode_event, encode_event
@@ -134,9 +135,22 @@ def test_start_failure_that_may_pass_is_retried_without_losing_the_others() -> N
     """A transient start failure under REPLICA keeps the replicas that were not started yet."""
     world = World(app(("a", 1), ("a", 1), policy="REPLICA"))
     world.feed(m.Began(1, 1))
-    assert world.feed(m.StartFailed(2, 0, 0, "no more processes", fatal=False)) == [m.Start(0, 1)]
+    asked = world.feed(m.StartFailed(2, 0, 0, "no more processes", fatal=False))
+    assert asked == [m.Start(0, 1), m.Start(1, 0)]
     assert world.state.phase == m.RUNNING
     assert world.state.replicas[1].phase == m.WAITING
+
+
+def test_a_restart_does_not_forget_those_not_started_yet() -> None:
+    """A replica whose start a restart overtook is started with the others, as its first attempt."""
+    world = World(app(("a", 0), ("a", 1), ("b", 0), policy="ROLE"))
+    first, _, third = world.feed(m.Began(1, 1))
+    world.start(first)
+    world.feed(m.StartFailed(2, 1, 0, "no more processes", fatal=False))
+    assert isinstance(third, m.Start)
+    assert not m.is_due(world.state, third)
+    assert world.exit(0, None, "SIGTERM") == [m.Start(0, 1), m.Start(1, 1), m.Start(2, 0)]
+    assert m.is_due(world.state, third)
 
 
 def test_cancel_asks_everyone_and_kills_after_the_grace() -> None:
@@ -248,8 +262,7 @@ class Play(World):
             self.settle(data)
 
     def _start(self, instruction: m.Start, data: st.DataObject) -> None:
-        replica = self.state.replicas[instruction.replica]
-        if self.state.phase != m.RUNNING or replica.phase != m.WAITING:
+        if not m.is_due(self.state, instruction):
             return
         how = data.draw(st.sampled_from(["ok", "ok", "ok", "transient", "fatal"]))
         if how == "ok":

@@ -32,7 +32,7 @@ class LocalFeed(EventFeed):
     def __init__(
         self, record: AppRecord, app_handle: str, cursor: str | None, options: FollowOptions
     ) -> None:
-        """Open the stream.
+        """Hold nothing yet: a stream may never be read, and then nobody closes it.
 
         Raises:
             InvalidCursorError: The cursor is not one of this app's.
@@ -42,8 +42,7 @@ class LocalFeed(EventFeed):
         self._at = 0 if cursor is None else decode_cursor(cursor, record.incarnation)
         self._reader = TimelineReader(record, options)
         self._options = options
-        self._alive = os.open(record.path(ALIVE), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._timeline = os.open(record.path(TIMELINE), os.O_RDONLY | os.O_CLOEXEC)
+        self._alive = self._timeline = -1
         self._bell: Doorbell | None = None
         self._async_bell: AsyncDoorbell | None = None
         self._renew_at = 0.0
@@ -62,6 +61,7 @@ class LocalFeed(EventFeed):
         """Return the next events, or None."""
         if self.done:
             return None
+        self._open()
         self._renew()
         while True:
             served = is_served(self._record)  # asked first: what a dead supervisor wrote is all there now
@@ -75,6 +75,15 @@ class LocalFeed(EventFeed):
             self._reset_bells()
             if events:
                 return Batch(events=tuple(events), cursor=self.cursor)
+
+    def _open(self) -> None:
+        if self._timeline >= 0:
+            return
+        try:
+            self._alive = os.open(self._record.path(ALIVE), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._timeline = os.open(self._record.path(TIMELINE), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as err:
+            raise UnknownAppException(self._handle) from err
 
     def _entries(self) -> list[Entry]:
         """Return some whole records that follow our place."""

@@ -253,11 +253,7 @@ class LocalScheduler(Scheduler[LocalRequest]):
 
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> LocalFeed:
         """Open the app's event stream."""
-        record = self._record(app_id)
-        try:
-            return LocalFeed(record, self._handle(app_id), cursor, options)
-        except FileNotFoundError as err:
-            raise UnknownAppException(self._handle(app_id)) from err
+        return LocalFeed(self._record(app_id), self._handle(app_id), cursor, options)
 
     def owner(self, app_id: str) -> str | None:
         """Return the owner's token."""

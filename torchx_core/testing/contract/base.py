@@ -50,7 +50,7 @@ class ContractBase:
         raise NotImplementedError(f"{type(self).__name__} must define the fixture 'new_runner'")
 
     def program(self, *steps: Step) -> tuple[str, list[str]]:
-        """Override where there is no ``python3``: return entrypoint and arguments that carry out the steps."""
+        """Return entrypoint and arguments that carry out the steps; override where no ``python3`` is."""
         return python_program(*steps)
 
     def __init_subclass__(cls, **kwargs: object) -> None:
@@ -60,7 +60,7 @@ class ContractBase:
 
     @pytest.fixture
     def runner(self, new_runner: NewRunner) -> Iterator[Runner]:
-        """A runner; afterwards every app of its session is cancelled and deleted."""
+        """Yield a runner; afterwards cancel and delete every app of its session."""
         with new_runner() as runner:
             yield runner
             for app in runner.list(self.backend):
@@ -71,7 +71,7 @@ class ContractBase:
 
     @pytest.fixture
     def other(self, new_runner: NewRunner) -> Iterator[Runner]:
-        """A second runner, as another process has one."""
+        """Yield a second runner, as another process has one."""
         with new_runner() as runner:
             yield runner
 
@@ -111,7 +111,7 @@ class ContractBase:
         return runner.run(app, self.backend, {**self.cfg, **(cfg or {})}, app_id=app_id)
 
     def hold(self, runner: Runner, *, ignore_term: bool = False) -> str:
-        """Submit an app that stays until it is told to end, wait until its program is up, return the handle."""
+        """Submit an app that stays until it is told to end; return its handle once its program is up."""
         app = self.app(Print(UP), Hold(ignore_term=ignore_term))
         handle = self.run(runner, app)
         if runner.scheduler(self.backend).capabilities.tail:

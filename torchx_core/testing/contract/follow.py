@@ -16,7 +16,17 @@ from torchx_core.testing.steps import Exit, Print, PrintMany
 __all__ = ["FollowContract"]
 
 _MANY = 300
-_TEXTS = ["", " ", "a'; echo \"b\"", "tab\tand\rreturn", "ünïcödé 🙂", "$HOME ${app_id} $$", "-n", "%s {}", "\\n"]
+_TEXTS = [
+    "",
+    " ",
+    'a\'; echo "b"',
+    "tab\tand\rreturn",
+    "ünïcödé 🙂",
+    "$HOME ${app_id} $$",
+    "-n",
+    "%s {}",
+    "\\n",
+]
 _HOUR = timedelta(hours=1)
 
 
@@ -98,6 +108,13 @@ class FollowContract(ContractBase):
         """Lines of the other do not arrive."""
         handle = self.run(runner, self.app(Print("out"), Print("err", "stderr")))
         assert texts(runner.follow(handle, streams=streams)) == [expected]
+
+    def test_a_stream_that_nobody_reads_holds_nothing(self, runner: Runner) -> None:
+        """Calling `follow` or `afollow` without a loop leaves no descriptor open (the test's fixture looks)."""
+        handle = self.run(runner, self.app(Print("x")))
+        self.end(runner, handle)
+        runner.follow(handle)
+        runner.afollow(handle)
 
     def test_following_without_logs(self, runner: Runner) -> None:
         """Everything but the lines arrives."""

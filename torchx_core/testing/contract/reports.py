@@ -21,7 +21,9 @@ class ReportsContract(ContractBase):
     def test_progress_and_metrics_arrive_in_order(self, runner: Runner) -> None:
         """With the replica they come from, also after the end."""
         self.needs(runner, "reports")
-        app = self.app(ReportProgress(0.5, "half: way"), ReportMetric("loss", 0.25, 3), ReportMetric("lr", 1e-4))
+        app = self.app(
+            ReportProgress(0.5, "half: way"), ReportMetric("loss", 0.25, 3), ReportMetric("lr", 1e-4)
+        )
         handle = self.run(runner, app)
         self.end(runner, handle)
         reports = [e for e in each_event(runner.follow(handle)) if isinstance(e, Progress | Metric)]

@@ -107,7 +107,8 @@ class FakeApp:
     def _carry_out(self, instruction: machine.Instruction) -> None:
         match instruction:
             case machine.Start(replica, attempt):
-                self._start(replica, attempt)
+                if machine.is_due(self.state, instruction):
+                    self._start(replica, attempt)
             case machine.Terminate(replica):
                 if not any(isinstance(s, Hold) and s.ignore_term for s in self._scripts[replica]):
                     self._exit(replica, None, "SIGTERM")
@@ -121,9 +122,8 @@ class FakeApp:
                 self._finish()
 
     def _start(self, replica: int, attempt: int) -> None:
-        if self.state.phase == machine.RUNNING and self.state.replicas[replica].phase == machine.WAITING:
-            self._left[replica] = deque(self._scripts[replica])
-            self._feed(machine.Started(self._clock(), replica, attempt, 0))
+        self._left[replica] = deque(self._scripts[replica])
+        self._feed(machine.Started(self._clock(), replica, attempt, 0))
 
     def _exit(self, replica: int, code: int | None, signal: str | None = None) -> None:
         if self._left.pop(replica, None) is not None:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import pytest
 from local_apps import app_of
+
 from torchx_core import AppState, Runner, get_runner
 from torchx_core.specs import CfgVal, is_terminal
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from local_apps import app_of, lines_of, running, supervisor_of
+
 from torchx_core import AppState, Runner, get_runner
 from torchx_core.errors import (
     CorruptRecordError,
@@ -63,7 +64,8 @@ def test_submit_to_a_full_disk(small_disk: Path) -> None:
         filler.unlink()
         assert runner.list("local_cwd") == []
         status = runner.wait(runner.run(app_of("true"), "local_cwd", app_id="one"), timeout_s=10)
-        assert status and status.state == AppState.SUCCEEDED
+        assert status
+        assert status.state == AppState.SUCCEEDED
 
 
 @needs_root
@@ -100,13 +102,14 @@ def test_a_torn_record(runner: Runner, state_dir: Path, content: str) -> None:
     runner.wait(bad)
     spec = state_dir / "local_cwd" / "s" / "bad" / "spec.json"
     spec.write_text(content)
-    with pytest.raises(CorruptRecordError, match="bad/spec.json"):
+    with pytest.raises(CorruptRecordError, match=r"bad/spec\.json"):
         runner.status(bad)
     assert {a.app_id: a.state for a in runner.list("local_cwd") if a.app_id == "bad"} == {
         "bad": AppState.UNKNOWN
     }
     status = runner.wait(good)
-    assert status and status.state == AppState.SUCCEEDED
+    assert status
+    assert status.state == AppState.SUCCEEDED
 
 
 def test_a_newer_record(runner: Runner, state_dir: Path) -> None:
@@ -130,7 +133,8 @@ def test_a_torn_journal_is_read_up_to_the_tear(runner: Runner, state_dir: Path, 
     with (state_dir / "local_cwd" / "s" / "one" / "journal.jsonl").open("ab") as file:
         file.write(tail)
     status = runner.status(handle)
-    assert status and status.state == AppState.RUNNING
+    assert status
+    assert status.state == AppState.RUNNING
 
 
 def test_a_missing_program_is_an_error_before_submit(runner: Runner) -> None:
@@ -165,7 +169,8 @@ def test_one_missing_interpreter_stops_all(runner: Runner, tmp_path: Path) -> No
     app = app_of(str(program), num_replicas=4)
     app.roles += app_of(str(broken), name="b").roles
     status = runner.wait(runner.run(app, "local_cwd"), timeout_s=10)
-    assert status and status.state == AppState.FAILED
+    assert status
+    assert status.state == AppState.FAILED
     assert running("612.1") == []
 
 
@@ -180,13 +185,13 @@ def test_an_unwritable_log_dir(runner: Runner, tmp_path: Path) -> None:
 def test_an_unwritable_state_dir(tmp_path: Path) -> None:
     """So is a state directory."""
     (tmp_path / "file").write_text("")
-    with get_runner("s", state_dir=str(tmp_path / "file" / "x")) as runner:
-        with pytest.raises(SchedulerError, match="cannot write to the state directory"):
-            runner.run(app_of("true"), "local_cwd")
+    runner = get_runner("s", state_dir=str(tmp_path / "file" / "x"))
+    with pytest.raises(SchedulerError, match="cannot write to the state directory"):
+        runner.run(app_of("true"), "local_cwd")
 
 
 def test_log_dir_is_used_and_deleted(runner: Runner, tmp_path: Path) -> None:
-    """log_dir holds session, app, role, replica and attempt; delete removes the app's part of it and no more."""
+    """log_dir holds session, app, role, replica and attempt; delete removes the app's part and no more."""
     logs = tmp_path / "logs"
     handle = runner.run(app_of("echo", "hi"), "local_cwd", {"log_dir": str(logs)}, app_id="one")
     runner.wait(handle)
@@ -245,7 +250,8 @@ def test_a_session_name_may_be_anything_a_handle_allows(state_dir: Path) -> None
     with get_runner("..", state_dir=str(state_dir)) as runner:
         handle = runner.run(app_of("true"), "local_cwd", app_id=".hidden")
         status = runner.wait(handle, timeout_s=10)
-        assert status and status.state == AppState.SUCCEEDED
+        assert status
+        assert status.state == AppState.SUCCEEDED
         assert [a.app_handle for a in runner.list("local_cwd")] == [handle]
     assert {p.name for p in state_dir.iterdir()} == {"local_cwd"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,16 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_apps import app_of, lines_of
+
 from torchx_core import AppDef, AppState, Role, Runner
 from torchx_core.errors import AppStatusError, InvalidAppError
 from torchx_core.schedulers import Metric, Progress, ReplicaChanged, Result
 from torchx_core.specs import AppStatus, RetryPolicy
-
-SIGNALS = [
-    s
-    for s in signal.valid_signals()
-    if s not in (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
-]
 
 
 def ended(runner: Runner, handle: str) -> AppStatus:
@@ -32,8 +28,6 @@ def ended(runner: Runner, handle: str) -> AppStatus:
 
 def test_every_exit_code_is_exact(runner: Runner) -> None:
     """0 to 255 arrive as they are; 137 is not SIGKILL."""
-    app = app_of("sh", "-c", "exit $0", "${replica_id}", num_replicas=256, max_retries=0)
-    app.roles[0].args = ["-c", "sleep 5; exit $0", "${replica_id}"]
     roles = [
         Role(name=f"r{i}", image="", entrypoint="sh", args=["-c", f"exit {i}"])
         for i in (0, 1, 2, 126, 127, 137, 255)
@@ -45,33 +39,26 @@ def test_every_exit_code_is_exact(runner: Runner) -> None:
         assert status.state == (AppState.SUCCEEDED if role.name == "r0" else AppState.FAILED)
 
 
-def test_every_deadly_signal_is_named(runner: Runner) -> None:
+SUICIDE = """
+import os, resource, signal, sys
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+number = int(sys.argv[1])
+if number not in (signal.SIGKILL, signal.SIGSTOP):
+    signal.signal(number, signal.SIG_DFL)
+os.kill(os.getpid(), number)
+"""
+HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
+STOPPING = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+
+
+@pytest.mark.parametrize("number", sorted(signal.valid_signals() - HARMLESS - STOPPING))
+def test_every_deadly_signal_is_named(runner: Runner, number: int) -> None:
     """A replica killed by a signal says which; aliases and real-time signals have their proper names."""
-    deadly = [s for s in SIGNALS if s not in (signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH)]
-    code = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.kill(os.getpid(), int(sys.argv[1]))"
-    roles = [
-        Role(
-            name=f"s{int(s)}",
-            image="",
-            entrypoint=sys.executable,
-            args=[
-                "-S",
-                "-c",
-                "import signal\nfor n in signal.valid_signals():\n  try: signal.signal(n, signal.SIG_DFL)\n  except (OSError, ValueError): pass\n"
-                + code,
-                str(int(s)),
-            ],
-        )
-        for s in deadly
-    ]
-    for role in roles:
-        number = int(role.name[1:])
-        replica = ended(runner, runner.run(AppDef("one", [role]), "local_cwd")).roles[0].replicas[0]
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            name = f"SIGRTMIN+{number - signal.SIGRTMIN}"
-        assert (replica.exit_code, replica.signal) == (None, name)
+    app = app_of(sys.executable, "-S", "-c", SUICIDE, str(int(number)))
+    replica = ended(runner, runner.run(app, "local_cwd")).roles[0].replicas[0]
+    known = number in set(signal.Signals)
+    name = signal.Signals(number).name if known else f"SIGRTMIN+{number - signal.SIGRTMIN}"
+    assert (replica.exit_code, replica.signal) == (None, name)
 
 
 def test_failure_message_leads_with_what_failed(runner: Runner) -> None:
@@ -221,7 +208,7 @@ HOSTILE = ["a'; echo", 'q"uote', "..", ".hidden", "ünïcode ☃", "-rf", "a b",
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_role_names(runner: Runner, state_dir: Path, name: str) -> None:
-    """Whatever a role is called, it runs, its logs lie inside the app's directory, and its lines carry its name."""
+    """Whatever a role is called, it runs, its logs lie in the app's directory, its lines carry its name."""
     handle = runner.run(app_of("echo", "hi", name=name), "local_cwd")
     assert [(x.role, x.text) for x in lines_of(runner.follow(handle))] == [(name, "hi")]
     log_dir = Path(ended(runner, handle).roles[0].replicas[0].log_dir)
@@ -234,6 +221,15 @@ def test_role_names_that_no_log_line_could_carry(runner: Runner, name: str) -> N
     with pytest.raises(InvalidAppError, match=r"roles\[0\].name"):
         runner.run(app_of("echo", "hi", name=name), "local_cwd")
     assert runner.list("local_cwd") == []
+
+
+def test_undecodable_bytes_in_arguments_and_environment(runner: Runner) -> None:
+    """Bytes that are no UTF-8 reach the program as they are (PEP 383)."""
+    code = "import os, sys; os.write(1, os.fsencode(sys.argv[1]) + os.environb[b'ODD'])"
+    odd = os.fsdecode(b"\xff\xfe")
+    handle = runner.run(app_of(sys.executable, "-c", code, odd, env={"ODD": odd}), "local_cwd")
+    log_dir = ended(runner, handle).roles[0].replicas[0].log_dir
+    assert Path(log_dir, "stdout.log").read_bytes() == b"\xff\xfe\xff\xfe"
 
 
 @settings(max_examples=15, deadline=None)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from local_apps import app_of, lines_of
+
 from torchx_core import Runner
 from torchx_core.schedulers import LogLine, Stream
 
@@ -106,11 +107,12 @@ def test_a_grandchild_that_holds_the_pipe_does_not_delay_the_end(runner: Runner)
     """The app ends with its program, though a background child has its output open."""
     handle = runner.run(app_of("sh", "-c", "sleep 600 & echo done"), "local_cwd")
     status = runner.wait(handle, timeout_s=5)
-    assert status and status.is_terminal()
+    assert status
+    assert status.is_terminal()
 
 
 def test_streams_and_roles_can_be_chosen(runner: Runner) -> None:
-    """follow yields only what was asked for."""
+    """Follow yields only what was asked for."""
     handle = runner.run(app_of("sh", "-c", "echo out; echo err >&2"), "local_cwd")
     assert [x.text for x in lines_of(runner.follow(handle, streams=Stream.STDERR))] == ["err"]
     assert [x.text for x in lines_of(runner.follow(handle, streams=Stream.STDOUT))] == ["out"]

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 from local_apps import app_of, escapee, lines_of, python, running
+
 from torchx_core import AppState, AppStatus, Runner
 from torchx_core.schedulers import CancelOutcome, StateChanged
 from torchx_core.testing import wait_until
 
 # Ignores SIGTERM and says when it is ready for it.
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('up', flush=True)
+time.sleep(600)
+"""
 
 
 def ended(status: AppStatus | None) -> AppStatus:
@@ -32,7 +38,7 @@ def wait_for_line(runner: Runner, handle: str, text: str, times: int = 1) -> Non
 
 
 def test_cancel_reaches_an_escaped_grandchild(runner: Runner, state_dir: Path) -> None:
-    """A grandchild that ignores SIGTERM, double-forked and left the session is gone; CANCELLED for every observer."""
+    """A grandchild that ignores SIGTERM and escaped is gone; the app is CANCELLED for every observer."""
     handle = runner.run(app_of(*escapee("esc-2")), "local_cwd")
     wait_until(lambda: len(running("esc-2")) >= 2)
     assert runner.cancel(handle, grace_s=0.3, reason="no longer wanted") is CancelOutcome.REQUESTED

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from local_apps import app_of, kill, lines_of, python, running
+
 from torchx_core import AppState, Runner
 from torchx_core.errors import AppIdConflictError, SubmitFailedError
 from torchx_core.testing import wait_until
@@ -24,6 +25,16 @@ print("ready", flush=True)
 sys.stdin.readline()
 print(get_runner("s").run(app, "local_cwd", app_id=sys.argv[1]), flush=True)
 sys.stdin.readline()
+"""
+
+
+DIES_BEFORE_THE_SUPERVISOR = """
+import os, signal
+from torchx_core import AppDef, Role, get_runner
+from torchx_core.schedulers.local import launch
+launch._spawn = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
+role = Role(name="r", image="", entrypoint="echo", args=["hi"])
+get_runner("s").run(AppDef("app", [role]), "local_cwd", app_id="one")
 """
 
 
@@ -55,7 +66,7 @@ def test_a_different_request_for_a_taken_id_is_refused(runner: Runner) -> None:
     handle = runner.run(app_of("sleep", "30"), "local_cwd", app_id="one")
     with pytest.raises(AppIdConflictError, match=r"app.roles\[0\].args\[0\]: '30' -> '31'"):
         runner.run(app_of("sleep", "31"), "local_cwd", app_id="one")
-    with pytest.raises(AppIdConflictError, match="cfg.grace_s: 10.0 -> 1.0"):
+    with pytest.raises(AppIdConflictError, match=r"cfg\.grace_s: 10\.0 -> 1\.0"):
         runner.run(app_of("sleep", "30"), "local_cwd", {"grace_s": 1.0}, app_id="one")
     assert runner.run(app_of("sleep", "30"), "local_cwd", app_id="one") == handle
 
@@ -72,7 +83,7 @@ def test_a_conflict_never_shows_a_secret(runner: Runner) -> None:
 def test_kill_of_the_submitter_at_any_moment(
     runner: Runner, state_dir: Path, tmp_path: Path, moment: int
 ) -> None:
-    """SIGKILL during submit leaves no app or one app; submitting again gives one run, one exit code, all lines."""
+    """SIGKILL during submit leaves no app or one; submitting again gives one run, its exit code and lines."""
     mark = tmp_path / "ran"
     script = f"echo $$ >> {mark}; seq 1 2000; exit 7"
     child = subprocess.Popen(
@@ -82,11 +93,12 @@ def test_kill_of_the_submitter_at_any_moment(
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert child.stdin and child.stdout
+    assert child.stdin
+    assert child.stdout
     assert child.stdout.readline() == "ready\n"
     child.stdin.write("go\n")
     child.stdin.flush()
-    threading.Event().wait(random.Random(moment).uniform(0, 0.05))  # noqa: S311  # the moment to strike
+    threading.Event().wait(random.Random(moment).uniform(0, 0.05))  # the moment to strike
     child.kill()
     child.communicate()
 
@@ -95,39 +107,27 @@ def test_kill_of_the_submitter_at_any_moment(
     status = runner.status(handle)
 
     assert [line.text for line in lines] == [str(i) for i in range(1, 2001)]
-    assert status and status.roles[0].replicas[0].exit_code == 7
+    assert status
+    assert status.roles[0].replicas[0].exit_code == 7
     assert len(mark.read_text().splitlines()) == 1
 
 
 def test_submitter_killed_between_record_and_supervisor(runner: Runner, state_dir: Path) -> None:
     """An app whose submitter died before starting it is started by the next submit of its id."""
-    code = """
-from torchx_core.schedulers.local import launch
-import os, signal, sys
-launch._spawn = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
-from torchx_core import AppDef, Role, get_runner
-get_runner("s").run(AppDef("app", [Role(name="r", image="", entrypoint="echo", args=["hi"])]), "local_cwd", app_id="one")
-"""
-    python(state_dir, code).communicate()
+    python(state_dir, DIES_BEFORE_THE_SUPERVISOR).communicate()
     assert (state_dir / "local_cwd" / "s" / "one" / "spec.json").exists()
 
     handle = runner.run(app_of("echo", "hi"), "local_cwd", app_id="one")
 
     assert [line.text for line in lines_of(runner.follow(handle))] == ["hi"]
     status = runner.status(handle)
-    assert status and status.state == AppState.SUCCEEDED
+    assert status
+    assert status.state == AppState.SUCCEEDED
 
 
 def test_submitter_killed_and_nobody_submits_again(runner: Runner, state_dir: Path) -> None:
     """A reader that finds an app nobody ever started ends it as FAILED and says so."""
-    code = """
-from torchx_core.schedulers.local import launch
-import os, signal, sys
-launch._spawn = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
-from torchx_core import AppDef, Role, get_runner
-get_runner("s").run(AppDef("app", [Role(name="r", image="", entrypoint="echo", args=["hi"])]), "local_cwd", app_id="one")
-"""
-    python(state_dir, code).communicate()
+    python(state_dir, DIES_BEFORE_THE_SUPERVISOR).communicate()
     status = runner.wait("local_cwd://s/one", timeout_s=5)
     assert status
     assert status.state == AppState.FAILED
@@ -147,7 +147,8 @@ def test_a_start_that_fails_leaves_nothing(
     monkeypatch.undo()
     handle = runner.run(app_of("true"), "local_cwd", app_id="one")
     status = runner.wait(handle, timeout_s=10)
-    assert status and status.state == AppState.SUCCEEDED
+    assert status
+    assert status.state == AppState.SUCCEEDED
 
 
 def test_app_outlives_its_submitter(runner: Runner, state_dir: Path) -> None:
@@ -159,7 +160,8 @@ def test_app_outlives_its_submitter(runner: Runner, state_dir: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert child.stdin and child.stdout
+    assert child.stdin
+    assert child.stdout
     child.stdin.write("go\n")
     child.stdin.flush()
     assert child.stdout.readline() == "ready\n"
@@ -168,7 +170,8 @@ def test_app_outlives_its_submitter(runner: Runner, state_dir: Path) -> None:
     child.communicate()
     assert [line.text for line in lines_of(runner.follow(handle))] == ["first", "last"]
     status = runner.status(handle)
-    assert status and status.roles[0].replicas[0].exit_code == 3
+    assert status
+    assert status.roles[0].replicas[0].exit_code == 3
 
 
 def test_kill_of_a_follower_loses_and_repeats_nothing(
@@ -234,5 +237,6 @@ def test_kill_helper_is_real(runner: Runner) -> None:
     handle = runner.run(app_of("sleep", "31.5"), "local_cwd")
     kill(*wait_until(lambda: running("31.5")))
     status = runner.wait(handle)
-    assert status and status.roles[0].replicas[0].signal == "SIGKILL"
+    assert status
+    assert status.roles[0].replicas[0].signal == "SIGKILL"
     assert status.state == AppState.FAILED

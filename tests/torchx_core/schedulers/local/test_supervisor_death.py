@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from local_apps import app_of, escapee, kill, running, supervisor_of
+
 from torchx_core import AppState, Runner
-from torchx_core.schedulers import LogsLost
+from torchx_core.schedulers import AppEvent, LogsLost, StateChanged
 from torchx_core.testing import wait_until
 
 
@@ -33,7 +34,8 @@ def test_kill_of_the_guardian_changes_nothing(runner: Runner, state_dir: Path) -
     guardian, _ = supervisor_of(state_dir, "one")
     kill(guardian)
     status = runner.wait(handle, timeout_s=5)
-    assert status and status.roles[0].replicas[0].exit_code == 4
+    assert status
+    assert status.roles[0].replicas[0].exit_code == 4
 
 
 def test_kill_of_both(runner: Runner, state_dir: Path) -> None:
@@ -51,13 +53,15 @@ def test_kill_of_both(runner: Runner, state_dir: Path) -> None:
 def test_a_follower_learns_of_the_loss(runner: Runner, state_dir: Path) -> None:
     """Following a killed supervisor's app ends with what was written, a LogsLost and the terminal state."""
     handle = runner.run(app_of("sh", "-c", "echo before; sleep 600.2"), "local_cwd", app_id="one")
-    events = []
+    events: list[AppEvent] = []
     for batch in runner.follow(handle):
         events += batch.events
         if any(line.text == "before" for line in batch.lines()):
             kill(supervisor_of(state_dir, "one")[1])
     assert isinstance(events[-2], LogsLost)
-    assert events[-1].status.state == AppState.FAILED
+    last = events[-1]
+    assert isinstance(last, StateChanged)
+    assert last.state == AppState.FAILED
 
 
 def test_cancel_of_an_app_whose_supervisor_died_says_cancelled(runner: Runner, state_dir: Path) -> None:
@@ -68,16 +72,12 @@ def test_cancel_of_an_app_whose_supervisor_died_says_cancelled(runner: Runner, s
         if any(line.text == "up" for line in batch.lines()):
             break
     runner.cancel(handle, grace_s=60, reason="because")
-    wait_until(lambda: "stopping" in (runner.status(handle) or status_missing()).msg)
+    wait_until(lambda: (s := runner.status(handle)) and "stopping" in s.msg)
     kill(supervisor_of(state_dir, "one")[1])
     status = runner.wait(handle, timeout_s=2)
     assert status
     assert status.state == AppState.CANCELLED
     assert status.msg.startswith("because; ")
-
-
-def status_missing() -> AppState:  # pragma: no cover
-    raise AssertionError("the app is gone")
 
 
 def test_a_stopped_supervisor_does_not_stop_a_cancel(
@@ -135,7 +135,7 @@ def test_racing_readers_agree(runner: Runner, state_dir: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
         ends = list(pool.map(lambda _: runner.wait(handle, timeout_s=5), range(16)))
     assert len({repr(end) for end in ends}) == 1
-    assert ends[0] and ends[0].state == AppState.FAILED
+    assert [end.state for end in ends if end] == [AppState.FAILED] * 16
 
 
 def test_time_until_truth(runner: Runner, state_dir: Path) -> None:

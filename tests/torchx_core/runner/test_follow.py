@@ -1,0 +1,135 @@
+"""The one loop behind follow, wait and log_lines, with a feed that follows a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from time import monotonic
+
+import pytest
+
+from torchx_core.runner.follow import drive, drive_async
+from torchx_core.schedulers import Batch, EventFeed, StateChanged
+from torchx_core.specs import AppState
+
+EVENT = StateChanged(state=AppState.RUNNING, time=0.0)
+
+
+class ScriptedFeed(EventFeed):
+    """Returns what the script says: a batch's cursor, or None when there is nothing right now."""
+
+    def __init__(self, script: Sequence[str | None]) -> None:
+        self._script = list(script)
+        self._cursor = "start"
+        self.waits: list[float | None] = []
+        self.closed = 0
+
+    @property
+    def cursor(self) -> str:
+        return self._cursor
+
+    @property
+    def done(self) -> bool:
+        return not self._script
+
+    def poll(self) -> Batch | None:
+        cursor = self._script.pop(0)
+        if cursor is None:
+            return None
+        self._cursor = cursor
+        return Batch(events=(EVENT,), cursor=cursor)
+
+    def wait(self, timeout_s: float | None) -> None:
+        self.waits.append(timeout_s)
+
+    async def wait_async(self, timeout_s: float | None) -> None:
+        self.waits.append(timeout_s)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class IdleFeed(ScriptedFeed):
+    """Never has anything, and lets the time pass while one waits."""
+
+    def __init__(self) -> None:
+        super().__init__([None])
+
+    def poll(self) -> Batch | None:
+        return None
+
+    def wait(self, timeout_s: float | None) -> None:
+        super().wait(timeout_s)
+        until = monotonic() + (timeout_s or 0.0)
+        while monotonic() < until:
+            pass
+
+    async def wait_async(self, timeout_s: float | None) -> None:
+        self.wait(timeout_s)
+
+
+class RestlessFeed(IdleFeed):
+    """Wakes up at once, for nothing."""
+
+    def wait(self, timeout_s: float | None) -> None:
+        self.waits.append(timeout_s)
+
+
+def both(feed: ScriptedFeed, tick_s: float | None, deadline: float | None, *, loop: bool) -> list[str]:
+    """Return the cursors that one of the two loops yields."""
+
+    async def collect(batches: AsyncIterator[Batch]) -> list[str]:
+        return [batch.cursor async for batch in batches]
+
+    if loop:
+        return asyncio.run(collect(drive_async(feed, tick_s, deadline)))
+    return [batch.cursor for batch in drive(feed, tick_s, deadline)]
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_it_waits_only_when_there_is_nothing(*, loop: bool) -> None:
+    """Every batch comes through, and between them one waits without a limit."""
+    feed = ScriptedFeed(["a", "b", None, None, "c"])
+    assert both(feed, None, None, loop=loop) == ["a", "b", "c"]
+    assert feed.waits == [None, None]
+    assert feed.closed == 1
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_a_deadline_that_has_passed_still_reads_what_is_there(*, loop: bool) -> None:
+    """It ends at the first moment without anything new, and never waits."""
+    feed = ScriptedFeed(["a", "b", None, "c"])
+    assert both(feed, None, monotonic(), loop=loop) == ["a", "b"]
+    assert feed.waits == []
+    assert feed.closed == 1
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_a_deadline_ends_the_waiting(*, loop: bool) -> None:
+    """No longer than that, however quiet it is."""
+    feed = IdleFeed()
+    assert both(feed, None, monotonic() + 0.01, loop=loop) == []
+    assert feed.waits
+    assert all(wait is not None and wait <= 0.01 for wait in feed.waits)
+
+
+def test_ticks_come_while_nothing_happens() -> None:
+    """Each is an empty batch with the cursor of the last one."""
+    feed = IdleFeed()
+    ticks = drive(feed, tick_s=0.001)
+    assert [next(ticks) for _ in range(3)] == [Batch(events=(), cursor="start")] * 3
+
+
+def test_ticks_come_although_the_feed_wakes_up_for_nothing() -> None:
+    """A feed that returns early from waiting does not keep the caller from its tick."""
+    assert next(drive(RestlessFeed(), tick_s=0.001)) == Batch(events=(), cursor="start")
+
+
+def test_leaving_the_loop_closes_the_feed() -> None:
+    """Whoever stops in the middle holds nothing."""
+    feed = ScriptedFeed(["a", "b"])
+    batches = drive(feed)
+    next(batches)
+    assert isinstance(batches, Iterator)
+    batches.close()  # type: ignore[attr-defined]  # what leaving a for loop does
+    assert feed.closed == 1

@@ -1,0 +1,51 @@
+"""What an app id conflict shows."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchx_core.schedulers.difference import differences
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def test_each_difference_has_a_path() -> None:
+    """Values that were changed, added and taken away, at any depth."""
+    stored = {"app": {"name": "a", "roles": [{"args": ["x"]}]}, "cfg": {"grace_s": 10.0}}
+    given = {"app": {"name": "b", "roles": [{"args": ["x", "y"]}]}, "cfg": {}}
+    assert differences(stored, given) == [
+        "app.name: 'a' -> 'b'",
+        "app.roles[0].args[1]: absent -> 'y'",
+        "cfg.grace_s: 10.0 -> absent",
+    ]
+
+
+def test_secrets_are_masked() -> None:
+    """That they differ is told, and where; not what they are."""
+    assert differences({"env": {"API_TOKEN": "old"}}, {"env": {"API_TOKEN": "new"}}) == [
+        "env.API_TOKEN: *** -> ***"
+    ]
+
+
+def test_many_differences_are_counted() -> None:
+    """A completely different request does not flood the message."""
+    shown = differences({str(i): i for i in range(15)}, {})
+    assert len(shown) == 11
+    assert shown[-1] == "and 5 more"
+
+
+@given(JSON)
+def test_nothing_differs_from_itself(value: object) -> None:
+    """Whatever is in it."""
+    assert differences(value, value) == []
+
+
+@given(JSON, JSON)
+def test_what_is_not_equal_differs(a: object, b: object) -> None:
+    """In either direction, and only then."""
+    assert bool(differences(a, b)) == bool(differences(b, a)) == (a != b)

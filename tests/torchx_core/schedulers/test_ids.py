@@ -1,0 +1,29 @@
+"""Names for apps that nobody named."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from torchx_core.schedulers.ids import make_unique
+from torchx_core.specs import make_app_handle
+
+
+@pytest.mark.parametrize("name", ["train", "a'; echo", "Größe", "", "---", "x" * 300, "a/b c\n", "日本"])
+def test_any_app_gets_an_id_that_is_legal_everywhere(name: str) -> None:
+    """As a host name, a container name, a file name and a part of a handle."""
+    app_id = make_unique(name)
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", app_id)
+    assert len(app_id) <= 63
+    make_app_handle("fake", "session", app_id)
+
+
+def test_the_name_can_be_recognised() -> None:
+    """The id starts with it."""
+    assert make_unique("Train 1").startswith("train-1-")
+
+
+def test_ids_do_not_repeat() -> None:
+    """Also for equal names."""
+    assert len({make_unique("train") for _ in range(1000)}) == 1000

@@ -1,0 +1,27 @@
+"""All parts of the contract together."""
+
+from __future__ import annotations
+
+from torchx_core.testing.contract.follow import FollowContract
+from torchx_core.testing.contract.outcome import OutcomeContract
+from torchx_core.testing.contract.records import RecordsContract
+from torchx_core.testing.contract.reports import ReportsContract
+from torchx_core.testing.contract.stop import StopContract
+from torchx_core.testing.contract.submit import SubmitContract
+from torchx_core.testing.contract.survival import SurvivalContract
+
+__all__ = ["SchedulerContract"]
+
+
+class SchedulerContract(
+    SubmitContract,
+    OutcomeContract,
+    StopContract,
+    RecordsContract,
+    FollowContract,
+    ReportsContract,
+    SurvivalContract,
+):
+    """All promises; see `torchx_core.testing.contract.base.ContractBase` for what an author sets."""
+
+    __test__ = False
