@@ -31,7 +31,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from torchx_core.specs import AppStatus
@@ -93,9 +93,9 @@ def _plain(value: object) -> object:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _plain(v) for k, v in cast("Mapping[object, object]", value).items()}
     if isinstance(value, Sequence | set | frozenset):
-        return [_plain(v) for v in value]
+        return [_plain(v) for v in cast("Iterable[object]", value)]
     return str(value)
 
 

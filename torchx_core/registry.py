@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from torchx_core.errors import SchedulerError, UnknownSchedulerException
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENTRY_POINT_GROUP", "SchedulerFactory", "scheduler_factories"]
 
-SchedulerFactory: TypeAlias = Callable[..., "Scheduler[object]"]
+SchedulerFactory: TypeAlias = Callable[..., "Scheduler[Any]"]
 """Called as ``factory(session_name, **scheduler_params)``; must be cheap and do no I/O."""
 
 ENTRY_POINT_GROUP = "torchx_core.schedulers"

@@ -46,6 +46,8 @@ def report_metric(name: str, value: float, step: int | None = None) -> None:
 def report_result(value: object) -> None:
     """Hand back a JSON value as the app's result; the last one reported by any replica counts.
 
+    NaN and infinities, for which JSON has no number, arrive as None.
+
     Raises:
         TypeError: The value is not JSON.
     """

@@ -16,7 +16,7 @@ MAX_LINES = 500
 
 def _files() -> list[Path]:
     found = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*") if p.is_file()]
-    found += [p for p in ROOT.iterdir() if p.is_file()]
+    found += [p for p in ROOT.iterdir() if p.is_file() and not p.name.startswith(".coverage")]
     return sorted(p for p in found if not {"_build", "__pycache__", "results"} & set(p.parts))
 
 

@@ -30,16 +30,12 @@ def _walk(path: str, a: object, b: object) -> Iterator[tuple[str, object, object
         left, right = cast("Mapping[str, object]", a), cast("Mapping[str, object]", b)
         for key in sorted({*left, *right}):
             yield from _walk(f"{path}.{key}".lstrip("."), left.get(key, _ABSENT), right.get(key, _ABSENT))
-    elif _is_list(a) and _is_list(b):
+    elif isinstance(a, list | tuple) and isinstance(b, list | tuple):
         one, two = cast("Sequence[object]", a), cast("Sequence[object]", b)
         for i in range(max(len(one), len(two))):
             yield from _walk(f"{path}[{i}]", _at(one, i), _at(two, i))
     elif a != b:
         yield path, a, b
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list | tuple)
 
 
 def _at(values: Sequence[object], i: int) -> object:

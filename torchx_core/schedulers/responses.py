@@ -81,9 +81,9 @@ class DescribeAppResponse:
     msg: str = NONE
     structured_error_msg: str = NONE
     ui_url: str | None = None
-    metadata: dict[str, str] = field(default_factory=dict)
-    roles_statuses: list[RoleStatus] = field(default_factory=list)
-    roles: list[Role] = field(default_factory=list)
+    metadata: dict[str, str] = field(default_factory=dict[str, str])
+    roles_statuses: list[RoleStatus] = field(default_factory=list[RoleStatus])
+    roles: list[Role] = field(default_factory=list[Role])
     name: str = ""
     result: object = None
     """The last JSON value that the app reported as its result."""

@@ -65,6 +65,8 @@ def _cause(replica: ReplicaStatus, error: StructuredError | None) -> str:
 
 def _messages(status: AppStatus, first: ReplicaStatus | None) -> list[str]:
     given = [first.msg if first else "", status.msg]
+    if first and status.msg.startswith(f"{_name(first)} failed"):
+        given.pop()  # a backend that says what the first line says already
     return list(dict.fromkeys(msg for msg in given if msg.strip() and msg != NONE))
 
 

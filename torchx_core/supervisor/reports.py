@@ -27,12 +27,14 @@ class ReportPipe:
             os.mkfifo(path, 0o600)
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._rest = b""
+        self._dry = False
 
     def read(self) -> list[bytes]:
         """Return the complete lines that have arrived."""
         try:
             data = self._rest + os.read(self.fd, 1 << 16)
         except BlockingIOError:
+            self._dry = True
             return []
         *lines, self._rest = data.split(b"\n")
         if len(self._rest) > MAX_REPORT:
@@ -47,9 +49,10 @@ class ReportPipe:
 
     def read_all(self) -> list[bytes]:
         """Return the complete lines until nothing is left, and a last one without its newline."""
+        self._dry = False
         lines: list[bytes] = []
-        while new := self.read():
-            lines += new
+        while not self._dry:
+            lines += self.read()
         if self._rest.strip():
             lines.append(self._rest)
         return lines
@@ -79,7 +82,7 @@ def parse_report(line: bytes) -> Json:
 def _checked(report: Json) -> Json:
     kind = report.get("type")
     if kind == "result":
-        return {"type": kind, "value": report.get("value")}
+        return {"type": kind, "value": _strict(report.get("value"))}
     if kind == "progress":
         message = str(report.get("message") or "")
         return {"type": kind, "fraction": _number(report, "fraction"), "message": message}
@@ -94,6 +97,14 @@ def _checked(report: Json) -> Json:
             "step": step,
         }
     raise BadReport(f"type must be progress, metric or result: {kind!r}")
+
+
+def _strict(value: object) -> object:
+    """Return the value with what JSON has no number for (NaN, infinities) as None.
+
+    Python's ``json`` writes such numbers; databases and other languages refuse them.
+    """
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
 def _number(report: Json, key: str) -> float:

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 
 import torchx_core
@@ -44,6 +44,8 @@ __all__ = ["create", "remove_debris", "start_again"]
 
 _HIDDEN = (".new-", ".undone-", ".deleted-")
 _DEBRIS_AGE_S = 3600
+_TRIES = 10
+_PAUSE_S = 0.005
 
 _STUB = (
     "import sys; sys.path.append(sys.argv[1]); from torchx_core.supervisor.main import main;"
@@ -86,11 +88,20 @@ def start_again(record: AppRecord) -> None:
     with locked(record.path(REAP_LOCK)):
         if has_begun(record) or read_final(record.directory) is not None:
             return
-        try:
-            with _held(record.directory) as held:
-                _spawn(record.directory, held)
-        except BlockingIOError:
-            return  # somebody else has started it
+        for _ in range(_TRIES):
+            if _start_if_free(record.directory):
+                return
+            time.sleep(_PAUSE_S)  # noqa: TID251  # a look lasts microseconds; nothing tells of its end
+
+
+def _start_if_free(app_dir: str) -> bool:
+    """Start the supervisor, unless somebody holds the lock: who has started it, or looks for that."""
+    try:
+        with _held(app_dir) as held:
+            _spawn(app_dir, held)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def remove_debris(session_dir: str) -> None:
@@ -116,7 +127,7 @@ def _write_record(directory: str, record: Json) -> None:
 
 
 @contextmanager
-def _held(directory: str) -> Iterator[list[int]]:
+def _held(directory: str) -> Generator[list[int]]:
     """Hold what the supervisor will inherit: the control pipe, the lock, the life sign.
 
     We hold them from before the app exists until after the supervisor has them, so there is no gap.

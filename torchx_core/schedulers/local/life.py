@@ -10,7 +10,7 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from torchx_core.schedulers.local.record import AppRecord, boot_id
@@ -130,7 +130,7 @@ def _kill_supervisor(record: AppRecord, pid: int) -> None:
 
 
 @contextmanager
-def locked(path: str) -> Iterator[None]:
+def locked(path: str) -> Generator[None]:
     """Hold an exclusive lock for a moment; waits for whoever has it."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from torchx_core.schedulers.local.life import locked
@@ -38,7 +38,7 @@ def set_owner(record: AppRecord, token: str, expected: str | None, *, force: boo
 
 
 @contextmanager
-def owned_by(record: AppRecord, token: str | None) -> Iterator[bool]:
+def owned_by(record: AppRecord, token: str | None) -> Generator[bool]:
     """Yield whether the token owns the app, and keep it so inside the block; None is always right."""
     if token is None:
         yield True

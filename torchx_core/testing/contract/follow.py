@@ -110,7 +110,7 @@ class FollowContract(ContractBase):
         assert texts(runner.follow(handle, streams=streams)) == [expected]
 
     def test_a_stream_that_nobody_reads_holds_nothing(self, runner: Runner) -> None:
-        """Calling `follow` or `afollow` without a loop leaves no descriptor open (the test's fixture looks)."""
+        """Calling `follow` or `afollow` without a loop leaves no descriptor open."""
         handle = self.run(runner, self.app(Print("x")))
         self.end(runner, handle)
         runner.follow(handle)

@@ -52,7 +52,7 @@ class FakeFeed(EventFeed):
             if not self._host.has(self._app):
                 raise UnknownAppException(self._app.record.directory)
             self._app.renew()
-            while not self.done and (self._at < len(self._app.stream) or self._host.turn(self._app)):
+            while not self.done and (self._at < len(self._app.stream) or self._app.turn()):
                 passed = self._app.stream[self._at : self._at + _MAX_EVENTS]
                 self._at += len(passed)
                 events = tuple(event for event in passed if self._wants(event))

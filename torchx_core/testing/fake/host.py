@@ -94,15 +94,8 @@ class FakeHost:
         """Return whether the app has not been deleted."""
         return app in self.apps.values()
 
-    def turn(self, app: FakeApp) -> bool:
-        """Let the app move on; wake who follows if anything happened."""
-        moved = app.turn()
-        if moved:
-            self.ring()
-        return moved
-
     def ring(self) -> None:
-        """Wake everybody who waits."""
+        """Wake everybody who waits: something came from outside (a cancel, a delete, the clock)."""
         with self.lock:
             for bell in self._bells:
                 bell()

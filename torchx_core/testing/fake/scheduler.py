@@ -99,7 +99,7 @@ class FakeScheduler(Scheduler[LocalRequest]):
             if app is None:
                 return None
             known = describe(app.record, app.state, app_id)
-            self._host.turn(app)
+            app.turn()
             return known
 
     def list(self) -> list[ListAppResponse]:

@@ -128,8 +128,8 @@ def test_a_newer_record(runner: Runner, state_dir: Path) -> None:
 )
 def test_a_torn_journal_is_read_up_to_the_tear(runner: Runner, state_dir: Path, tail: bytes) -> None:
     """Whatever follows the last whole event of a journal is left out."""
-    handle = runner.run(app_of("sleep", "600"), "local_cwd", app_id="one")
-    wait_until(lambda: running("600"))
+    handle = runner.run(app_of("sleep", "613.2"), "local_cwd", app_id="one")
+    wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING and running("613.2"))
     with (state_dir / "local_cwd" / "s" / "one" / "journal.jsonl").open("ab") as file:
         file.write(tail)
     status = runner.status(handle)
