@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from local_apps import app_of
+
+from prefect_torchx.naming import Holder, Standing, Work, stand
+from torchx_core.specs import AppDef, make_app_handle, parse_app_handle
+
+
+def _work(run: str = "run", app: AppDef | None = None, scheduler: str = "local_cwd", **cfg: float) -> Work:
+    return Work.of_request("train", run, app or app_of("true"), scheduler, cfg)
+
+
+def _holder(**fields: object) -> Holder:
+    given: dict[str, object] = {"flow_try": 2, "task_run_id": "t", "task_try": 2, "call": "c"}
+    return Holder(**given | fields)  # type: ignore[arg-type]  # tests pass what it takes
+
+
+def test_the_same_work_has_the_same_id_in_every_process() -> None:
+    """A try in another process, on another day, finds the app of its predecessor."""
+    assert _work().app_id() == "train-8623ba3b44cf78ea" == _work(app=app_of("true")).app_id()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [_work("other run"), _work(app=app_of("false")), _work(scheduler="slurm"), _work(grace_s=1.0)],
+)
+def test_different_work_has_a_different_id(other: Work) -> None:
+    """The id depends on the run, the app, the scheduler and the options."""
+    assert other.app_id() != _work().app_id()
+
+
+def test_slots_and_attempts_have_ids_of_their_own() -> None:
+    """Equal calls of one run, and the attempts of each, never share an app."""
+    ids = {_work().app_id(slot=slot, attempt=attempt) for slot in range(3) for attempt in range(3)}
+    assert len(ids) == 9
+
+
+@pytest.mark.parametrize("name", ["", "--", "Ünïcode", "a'; rm -rf /", "x" * 300, "line\nbreak", "../.."])
+def test_any_name_gives_a_legal_id(name: str) -> None:
+    """The id is good for a directory, a container and a handle, whatever the app is called."""
+    app_id = Work(name=name, identity="x").app_id(slot=7, attempt=41)
+    assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,49}", app_id)
+    assert parse_app_handle(make_app_handle("local_cwd", "s", app_id)).app_id == app_id
+
+
+def test_a_holder_reads_its_own_tokens() -> None:
+    """What is written into an app's record is understood by every later try."""
+    assert Holder.parse(_holder().token) == _holder() == Holder.parse(_holder().farewell)
+
+
+@pytest.mark.parametrize(
+    ("owner", "standing"),
+    [
+        (None, Standing.FREE),
+        (_holder(task_try=1).token, Standing.FREE),
+        (_holder(flow_try=1, task_run_id="another", task_try=9).token, Standing.FREE),
+        (_holder(call="another").token, Standing.TAKEN),
+        (_holder(task_run_id="another").token, Standing.TAKEN),
+        (_holder(task_run_id="").token, Standing.TAKEN),
+        (_holder(task_try=1).farewell, Standing.GIVEN_UP),
+        (_holder(flow_try=3).farewell, Standing.GIVEN_UP),
+        (_holder(task_try=3).token, Standing.OVERTAKEN),
+        (_holder(flow_try=3).token, Standing.OVERTAKEN),
+        ("airflow-try-1-x", Standing.OVERTAKEN),
+    ],
+)
+def test_who_holds_an_app_decides_what_a_call_may_do(owner: str | None, standing: Standing) -> None:
+    """Earlier tries give way, calls of the same try keep apart, later tries and strangers are left alone."""
+    assert stand(owner, _holder()) is standing
