@@ -6,11 +6,11 @@
 PYTHON ?= python3
 ENGINE ?= airflow
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 BIN := .venv/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PROJECTS := pyproject.toml integrations/airflow/pyproject.toml integrations/prefect/pyproject.toml
-SOURCES := $(wildcard torchx_core integrations tests dags benchmarks docs)
 PACKAGES := $(wildcard torchx_core integrations/airflow/airflow_torchx integrations/prefect/prefect_torchx)
 
 # Tools start the Python that is first on PATH (pyright, and the apps in the tests).
@@ -42,7 +42,7 @@ format: .venv/dev.stamp ## format the code and fix what the linter can
 	$(BIN)/ruff format .
 
 bench: .venv/dev.stamp .venv-peer/peer.stamp ## measure us, TorchX and the floor, interleaved
-	$(BIN)/python -m benchmarks --peer-python .venv-peer/bin/python
+	$(BIN)/python -m benchmarks --peer-python .venv-peer/bin/python $(BENCH_ARGS)
 
 install: .venv/dev.stamp ## make .venv with everything in it
 

@@ -1,0 +1,191 @@
+"""Every test runs in a home of its own and leaves nothing behind: no process, thread, descriptor or file."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+MARKER = "TORCHX_CORE_TEST"
+END_TIMEOUT_S = 10.0
+HOME = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Point HOME, the XDG folders, TMPDIR and the engines' homes into a throw-away folder.
+
+    Done before any test is collected, because Airflow settles its home when it is imported. The folder's name
+    is short, because a socket's path ends at 108 bytes.
+    """
+    home = Path(tempfile.mkdtemp(prefix="tx-"))
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # `tmp_path` stays where it was
+    folders = {"HOME": home, "TMPDIR": home / "tmp", "XDG_STATE_HOME": home / "state"}
+    folders |= {"XDG_CONFIG_HOME": home / "config", "XDG_CACHE_HOME": home / "cache"}
+    folders |= {"AIRFLOW_HOME": home / "engines" / "airflow", "PREFECT_HOME": home / "engines" / "prefect"}
+    for variable, folder in folders.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ[variable] = str(folder)
+    os.environ.pop("TORCHX_STATE_DIR", None)
+    tempfile.tempdir = str(folders["TMPDIR"])
+    config.stash[HOME] = home
+    if os.environ.get("COVERAGE_RUN"):
+        sys.executable = _python_with_site(home / "python")
+
+
+def _python_with_site(path: Path) -> str:
+    """Write a Python that ignores ``-S``: without its site module, a supervisor would not be measured."""
+    path.write_text(
+        '#!/bin/sh\nfor arg; do shift; [ "$arg" = -S ] || set -- "$@" "$arg"; done\n'
+        f'exec {sys.executable} "$@"\n'
+    )
+    path.chmod(0o700)
+    return str(path)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the throw-away folder."""
+    shutil.rmtree(config.stash[HOME], ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def private_home(pytestconfig: pytest.Config) -> Path:
+    """The home that every test of this run, and every process it starts, believes to have."""
+    return pytestconfig.stash[HOME]
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(
+    request: pytest.FixtureRequest, private_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Fail the test that leaves something behind.
+
+    A process counts when it is our descendant or when it carries this test's marker in its environment,
+    which also finds what has daemonized. Engines keep threads, sockets and temporary files on purpose, so
+    tests marked ``engine`` answer for their processes only.
+    """
+    marker = uuid.uuid4().hex
+    monkeypatch.setenv(MARKER, marker)
+    children = _children()
+    threads, descriptors, files = _threads(), _descriptors(), _files(private_home)
+    yield
+    problems = _left_processes(marker, children)
+    if request.node.get_closest_marker("engine") is None:
+        problems += _left_threads(threads) + _left_descriptors(descriptors)
+        problems += [f"file {path}" for path in sorted(_files(private_home) - files)]
+    if problems:
+        pytest.fail("the test left behind: " + "; ".join(problems), pytrace=False)
+
+
+# --- processes
+
+
+def _left_processes(marker: str, known: set[int]) -> list[str]:
+    """Give what the test started a moment to end; kill and name what does not.
+
+    Look again after each wait: what ended may have started something in the meantime.
+    """
+    deadline = time.monotonic() + END_TIMEOUT_S
+    left: dict[int, str] = {}
+    while pids := (_marked(marker) | _children()) - known - left.keys():
+        for pid in pids:
+            if not _ends_before(pid, deadline):
+                left[pid] = f"process {pid} {_describe(pid)}"
+                _kill(pid)
+    return list(left.values())
+
+
+def _marked(marker: str) -> set[int]:
+    """Return the processes that were started with the marker in their environment.
+
+    Look twice: a process shows no environment within its exec, and may fork and end during one look.
+    """
+    wanted = f"{MARKER}={marker}".encode()
+    looks = (pid for _ in range(2) for pid in psutil.pids())
+    return {pid for pid in looks if pid != os.getpid() and wanted in _environ(pid)}
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # it has ended, or belongs to somebody else
+        return b""
+
+
+def _children() -> set[int]:
+    return {p.pid for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE}
+
+
+def _ends_before(pid: int, deadline: float) -> bool:
+    """Wait on a pidfd, which is readable as soon as the process is a zombie: reaping is PID 1's business."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([pidfd], [], [], max(0.0, deadline - time.monotonic()))[0])
+    finally:
+        os.close(pidfd)
+
+
+def _describe(pid: int) -> str:
+    with contextlib.suppress(psutil.Error):
+        return " ".join(psutil.Process(pid).cmdline())
+    return "(ended)"
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(psutil.Error):
+        psutil.Process(pid).kill()
+
+
+# --- threads, descriptors, files
+
+
+def _threads() -> set[threading.Thread]:
+    return set(threading.enumerate())
+
+
+def _left_threads(known: set[threading.Thread]) -> list[str]:
+    deadline = time.monotonic() + END_TIMEOUT_S
+    started = _threads() - known
+    for thread in started:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return [f"thread {t.name}" for t in started if t.is_alive()]
+
+
+def _descriptors() -> Counter[str]:
+    """Count the open descriptors by what they point at."""
+    count: Counter[str] = Counter()
+    for link in Path("/proc/self/fd").glob("*"):
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself
+            count[str(link.readlink())] += 1
+    return count
+
+
+def _left_descriptors(known: Counter[str]) -> list[str]:
+    if _descriptors() - known:
+        gc.collect()  # a cycle may hold it; an unclosed file in one is reported as a ResourceWarning
+    return [f"descriptor {target} x{count}" for target, count in (_descriptors() - known).items()]
+
+
+def _files(home: Path) -> set[Path]:
+    """Return what lies in the temporary folder, the home and the current folder; tools' dot files aside."""
+    places = (home, home / "tmp", Path.cwd())
+    return {path for place in places for path in place.iterdir() if not _is_tools(path.name)}
+
+
+def _is_tools(name: str) -> bool:
+    return name.startswith(".") or name == "__pycache__"

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Build the three wheels, install them into a clean environment and use them with the sources out of the way:
+# first the core with nothing but what it declares, then the integrations beside it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_STATE_HOME=$folder/state AIRFLOW_HOME=$folder/airflow PREFECT_HOME=$folder/prefect
+
+rm -rf dist
+for project in . integrations/airflow integrations/prefect; do
+    uv build --quiet --python .venv/bin/python --out-dir "$PWD/dist" "$project"
+done
+cp tests/wheels/use_core.py tests/wheels/use_integrations.py "$folder"
+
+uv venv --quiet --python .venv/bin/python "$folder/venv"
+install=(uv pip install --quiet --python "$folder/venv/bin/python" --constraint constraints/dev.txt)
+"${install[@]}" dist/torchx_core-*.whl
+(cd "$folder" && venv/bin/python -I use_core.py)
+"${install[@]}" dist/*.whl
+(cd "$folder" && venv/bin/python -I use_integrations.py)
+uv pip check --quiet --python "$folder/venv/bin/python"
