@@ -20,6 +20,7 @@ SETTINGS = {"AIRFLOW__CORE__LOAD_EXAMPLES": "False", "AIRFLOW__LOGGING__COLORED_
 """What every Airflow in a test is told."""
 
 PROLOGUE = """
+import sys
 from datetime import timedelta
 from airflow.sdk import DAG, task
 from airflow_torchx import TorchXRunOperator
@@ -43,6 +44,8 @@ class Outcome:
     """By task and key."""
     rendered: dict[str, dict[str, object]]
     """The rendered fields that the web UI shows, by task."""
+    records: dict[str, dict[str, object]]
+    """What the operator keeps in the task state store, by task."""
 
 
 class Dags:
@@ -71,6 +74,7 @@ class Dags:
             log=self._capfd.readouterr().out,
             xcoms=self._xcoms(run.run_id),
             rendered=self._rendered(run.run_id),
+            records=self._records(run.run_id),
         )
 
     def _xcoms(self, run_id: str) -> dict[tuple[str, str], object]:
@@ -80,6 +84,10 @@ class Dags:
     def _rendered(self, run_id: str) -> dict[str, dict[str, object]]:
         query = "select task_id, rendered_fields from rendered_task_instance_fields where run_id = ?"
         return {task: json.loads(fields) for task, fields in self._select(query, run_id)}
+
+    def _records(self, run_id: str) -> dict[str, dict[str, object]]:
+        query = "select task_id, value from task_state_store where run_id = ? and key = 'torchx'"
+        return {task: json.loads(value) for task, value in self._select(query, run_id)}
 
     def _select(self, query: str, *values: str) -> Iterator[tuple[str, ...]]:
         with contextlib.closing(sqlite3.connect(self._home / "airflow.db")) as database:

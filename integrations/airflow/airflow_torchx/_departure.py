@@ -1,0 +1,93 @@
+"""Ends a try early when it must go: cancels its app, or leaves it to the next try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import NoReturn, final
+
+from airflow_torchx._engine import AirflowException
+from airflow_torchx._hold import Hold
+from airflow_torchx._plan import OnWorkerShutdown, Verdict, judge_kill
+from airflow_torchx._record import AirflowUnavailableError
+from airflow_torchx._tries import TaskTry
+
+__all__ = ["Departure"]
+
+LAST_LINES_S = 3.0
+"""How long a cancelled app may still write to the log. Airflow kills the task 5 s after the signal."""
+
+
+@final
+class Departure:
+    """Watches for reasons to go while an app is followed."""
+
+    def __init__(
+        self,
+        this_try: TaskTry,
+        on_worker_shutdown: OnWorkerShutdown,
+        *,
+        killed: Callable[[], bool],
+        present_state: Callable[[], str | None],
+        supervisor_is_gone: Callable[[], bool],
+    ) -> None:
+        """Watch.
+
+        Args:
+            this_try: Who would go.
+            on_worker_shutdown: What the user wants to happen then.
+            killed: Whether `on_kill` was called. Asked at every look, so it must be cheap.
+            present_state: The task instance's state on Airflow's server.
+            supervisor_is_gone: Whether the process that watches this one has died. Asked at every look too.
+        """
+        self._try = this_try
+        self._on_worker_shutdown: OnWorkerShutdown = on_worker_shutdown
+        self._killed = killed
+        self._present_state = present_state
+        self._supervisor_is_gone = supervisor_is_gone
+        self._reason = ""
+        self._gone_by = float("inf")
+
+    def look(self, hold: Hold) -> None:
+        """Act on a kill and on a lost supervisor; pass to `Hold`.
+
+        Raises:
+            AirflowException: It is time to go.
+        """
+        if self._supervisor_is_gone():
+            raise AirflowException(f"Airflow's supervisor of this task is gone; {hold.name} goes on")
+        if self._killed() and not self._reason:
+            self._go(hold)
+        if monotonic() >= self._gone_by:
+            self.check()
+
+    def check(self) -> None:
+        """Raise AirflowException if the app was cancelled because this try must go."""
+        if self._reason:
+            raise AirflowException(self._reason)
+
+    def _go(self, hold: Hold) -> None:
+        """Cancel and watch for the last lines, or leave at once."""
+        try:
+            state = self._present_state()
+        except AirflowUnavailableError:
+            # Not knowing who wants it, leave the app alone. If nobody comes for it, its lease ends it.
+            self._leave(hold)
+        if judge_kill(state, self._on_worker_shutdown, is_last_try=self._try.is_last) is Verdict.DETACH:
+            self._leave(hold)
+        self._reason = _reason(state)
+        self._gone_by = monotonic() + LAST_LINES_S
+        hold.cancel(self._reason)
+
+    def _leave(self, hold: Hold) -> NoReturn:
+        hold.bookmark()
+        raise AirflowException(
+            f"the worker of try {self._try.number} is shutting down; {hold.name} goes on and the next try"
+            " follows it"
+        )
+
+
+def _reason(state: str | None) -> str:
+    if state == "running":
+        return "cancelled because the Airflow worker shut down"
+    return f"cancelled by user action in Airflow: the task instance is {state or 'deleted'}"

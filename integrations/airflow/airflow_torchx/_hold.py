@@ -1,0 +1,314 @@
+"""One try's hold on its app: finds or submits it, follows it, cancels it. Knows no Airflow.
+
+What is true after a crash at each point, whatever process dies:
+
+==============================================  ==========================================================
+last step done                                  what the next try does
+==============================================  ==========================================================
+nothing                                         writes the record, submits
+the record is written, not yet submitted        finds no app, submits the recorded id
+submitting                                      finds the app or does not; the core submits an id only once
+submitted, not yet confirmed in the record      finds the app, follows it
+confirmed                                       follows it from the saved cursor
+the app has ended, the result is not returned   follows it from the cursor: its end and result come again
+an earlier generation is cancelled              waits for its end again, then writes the new record
+==============================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from threading import Event
+from time import monotonic
+from typing import Protocol
+
+from airflow_torchx._plan import Finding, Standing, find, stand
+from airflow_torchx._record import AirflowUnavailableError, Memory, Record
+from airflow_torchx._tries import TaskTry, make_app_id, try_number_of
+from torchx_core.errors import AppIdConflictError, InvalidCursorError, TorchXError, UnknownAppException
+from torchx_core.runner import Runner
+from torchx_core.schedulers import AppEvent, Batch, StateChanged
+from torchx_core.specs import AppHandle, AppStatus, make_app_handle, parse_app_handle
+
+__all__ = ["Hold", "LostAppError", "OvertakenError", "Request", "TaskLog"]
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.2
+"""How long a kill may go unnoticed; Airflow leaves a task 5 s between SIGTERM and SIGKILL."""
+SAVE_EVERY_S = 1.0
+"""At most so much of the log can come again after a crash."""
+TAKE_OVER_TRIES = 3
+
+
+class Request(Protocol):
+    """What to submit, should it come to that."""
+
+    @property
+    def scheduler(self) -> str:
+        """The scheduler's name."""
+        ...
+
+    @property
+    def lease_s(self) -> float | None:
+        """The lease the app will have."""
+        ...
+
+    def submit(self, runner: Runner, app_id: str) -> AppHandle:
+        """Submit under that id."""
+        ...
+
+
+class TaskLog(Protocol):
+    """Where the app's events are shown."""
+
+    def write(self, event: AppEvent) -> None:
+        """Show one event."""
+        ...
+
+    def say(self, message: str) -> None:
+        """Show a message of our own."""
+        ...
+
+
+class OvertakenError(TorchXError):
+    """A newer try of the task has the app."""
+
+    def __init__(self, handle: str, owner: str) -> None:
+        """Name the app and who has it."""
+        super().__init__(f"{handle} belongs to a newer try of this task, {owner}; this try leaves it alone")
+
+
+class LostAppError(TorchXError):
+    """The app was submitted and the scheduler does not know it any more."""
+
+    def __init__(self, handle: str) -> None:
+        """Name the app."""
+        super().__init__(
+            f"{handle} was submitted by an earlier try and is unknown here; without a lease nobody can tell"
+            " whether it still runs on another host; clear the task to run it afresh"
+        )
+
+
+class Hold:
+    """Finds or submits the app of a task instance and follows it for one try."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        memory: Memory,
+        this_try: TaskTry,
+        request: Request,
+        log: TaskLog,
+        look: Callable[[Hold], None],
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            runner: Of the session to submit to.
+            memory: Where the record is kept.
+            this_try: Who holds.
+            request: What to submit.
+            log: Where events go.
+            look: Called with this hold between batches and at least every `TICK_S`. What it raises ends the
+                hold and leaves the app alone.
+        """
+        self._runner = runner
+        self._memory = memory
+        self._try = this_try
+        self._request = request
+        self._log = log
+        self._look = look
+        self._record: Record | None = None
+        self._saved: Record | None = None
+        self._saved_at = float("-inf")
+
+    @property
+    def record(self) -> Record:
+        """The record of the app held; only after `attach` has begun to look for it."""
+        if self._record is None:
+            raise RuntimeError("attach first")
+        return self._record
+
+    @property
+    def handle(self) -> AppHandle:
+        """The handle of the app held."""
+        return self.record.handle
+
+    @property
+    def name(self) -> str:
+        """The handle; before there is one, words for it."""
+        return self._record.handle if self._record else "its app"
+
+    def attach(self) -> None:
+        """Make sure that the app exists exactly once, and that this try owns it.
+
+        Raises:
+            OvertakenError: A newer try has it.
+            LostAppError: It was submitted, cannot be found, and has no lease that would end it.
+            AirflowUnavailableError: The record cannot be read or written; nothing was submitted.
+        """
+        record = self._memory.load()
+        match stand(record, self._try):
+            case Standing.OVERTAKEN:
+                assert record is not None
+                raise OvertakenError(record.handle, f"try {record.try_number}")
+            case Standing.RETRY:
+                assert record is not None
+                self._record = replace(record, try_number=self._try.number)
+            case Standing.CLEARED:
+                assert record is not None
+                self._end(record.handle)
+                self._record = self._fresh_record()
+            case Standing.FIRST:
+                self._record = self._fresh_record()
+        self._settle()
+
+    def follow(self) -> AppStatus:
+        """Show the app's events from the cursor on until it is terminal, and return its status.
+
+        Raises:
+            UnknownAppException: It was deleted meanwhile.
+        """
+        status = None
+        for batch in self._batches():
+            for event in batch.events:
+                self._log.write(event)
+                if isinstance(event, StateChanged) and event.status is not None:
+                    status = event.status
+            self._record = replace(self.record, cursor=batch.cursor)
+            if monotonic() - self._saved_at >= SAVE_EVERY_S:
+                self.bookmark()
+            self._look(self)
+        self.bookmark()
+        status = status or self._runner.status(self.handle)
+        if status is None:
+            raise UnknownAppException(self.handle)
+        return status
+
+    def bookmark(self) -> None:
+        """Save how far the log got; when that fails, the next try repeats some lines, no more."""
+        if self._record == self._saved:
+            return
+        try:
+            self._save()
+        except AirflowUnavailableError as err:
+            self._saved_at = monotonic()
+            logger.warning("cannot save the log position of %s: %s", self.handle, err)
+
+    def cancel(self, reason: str) -> None:
+        """Ask for the app's end, unless a newer try has it; works at any point of `attach` and `follow`."""
+        if self._record is None:
+            return
+        try:
+            self._take_over()
+        except (OvertakenError, UnknownAppException) as err:
+            logger.info("not cancelling: %s", err)
+            return
+        self._runner.cancel(self.handle, reason=reason, if_owner=self._try.token)
+
+    def _batches(self) -> Iterator[Batch]:
+        try:
+            return self._runner.follow(self.handle, self.record.cursor, tick_s=TICK_S)
+        except InvalidCursorError as err:
+            logger.warning("showing the log from its start: %s", err)
+            return self._runner.follow(self.handle, tick_s=TICK_S)
+
+    def _settle(self) -> None:
+        """Submit the recorded app, or go on with what is there, until there is one to follow."""
+        while True:
+            status = self._runner.status(self.handle)
+            match find(self.record, status.state if status else None):
+                case Finding.LIVE:
+                    self._take_over()
+                    self.bookmark()
+                    self._log.say(f"following {self.handle}")
+                    return
+                case Finding.FREE:
+                    # Not looked at again: an app that fails at once has failed in this try, not before it.
+                    self._submit()
+                    self._take_over()
+                    return
+                case Finding.OVER:
+                    status = self.follow()
+                    self._next_attempt(f"{self.handle} ended {status.state}: {status.failure_summary()}")
+                case Finding.LOST:
+                    self._outwait_lease()
+                    self._next_attempt(f"{self.handle} is unknown here and its lease is over")
+
+    def _submit(self) -> None:
+        self._save()
+        app_id = parse_app_handle(self.handle).app_id
+        try:
+            self._request.submit(self._runner, app_id)
+        except AppIdConflictError as err:
+            # The id is ours alone: an earlier try got it submitted between our look and our submit, from an
+            # earlier version of the DAG. It is the app that this generation runs.
+            logger.warning("going on with the app that an earlier try submitted: %s", err)
+        else:
+            self._log.say(f"submitted {self.handle}")
+        self._record = replace(self.record, submitted=True)
+        self._save()
+
+    def _next_attempt(self, why: str) -> None:
+        attempt = self.record.attempt + 1
+        self._record = self._fresh_record(salt=self.record.salt, attempt=attempt)
+        self._log.say(f"{why}; starting attempt {attempt + 1} as {self.handle}")
+
+    def _fresh_record(self, *, salt: str | None = None, attempt: int = 0) -> Record:
+        salt = self._memory.salt(self._try) if salt is None else salt
+        app_id = make_app_id(self._try, salt=salt, attempt=attempt)
+        return Record(
+            handle=make_app_handle(self._request.scheduler, self._runner.name, app_id),
+            generation=self._try.generation,
+            attempt=attempt,
+            try_number=self._try.number,
+            salt=salt,
+            submitted=False,
+            cursor=None,
+            lease_s=self._request.lease_s,
+        )
+
+    def _save(self) -> None:
+        self._memory.save(self.record)
+        self._saved = self.record
+        self._saved_at = monotonic()
+
+    def _take_over(self) -> None:
+        """Become the owner, unless a newer try is: two processes may believe that they run this task."""
+        for _ in range(TAKE_OVER_TRIES):
+            owner = self._runner.owner(self.handle)
+            if owner is not None and try_number_of(owner) > self._try.number:
+                raise OvertakenError(self.handle, owner)
+            if self._runner.take_over(self.handle, self._try.token, expected=owner):
+                return
+        raise OvertakenError(self.handle, str(self._runner.owner(self.handle)))
+
+    def _end(self, handle: AppHandle) -> None:
+        """Cancel the app of an earlier generation and wait until it is gone."""
+        status = self._runner.status(handle)
+        if status is None or status.is_terminal():
+            return
+        self._log.say(f"the task was cleared: cancelling {handle} first")
+        self._runner.take_over(handle, self._try.token, force=True)
+        self._runner.cancel(
+            handle, reason="cancelled because the Airflow task was cleared", if_owner=self._try.token
+        )
+        for _ in self._runner.follow(handle, logs=False, tick_s=TICK_S):
+            self._look(self)
+
+    def _outwait_lease(self) -> None:
+        """Wait until an app that we cannot see must have ended: nobody renews its lease any more."""
+        if self.record.lease_s is None:
+            raise LostAppError(self.handle)
+        self._log.say(
+            f"{self.handle} was submitted by an earlier try and is unknown here, perhaps on another host;"
+            f" waiting {self.record.lease_s:g} s, until its lease is over"
+        )
+        deadline = monotonic() + self.record.lease_s
+        pause = Event()
+        while monotonic() < deadline:
+            pause.wait(TICK_S)
+            self._look(self)

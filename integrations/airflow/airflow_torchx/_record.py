@@ -1,0 +1,110 @@
+"""What survives a try: which app it ran, and how far its log got."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypedDict, cast
+
+from airflow_torchx._tries import TaskTry
+from torchx_core.errors import NewerRecordError
+
+__all__ = ["AirflowUnavailableError", "Memory", "Record", "StoredRecord"]
+
+VERSION = 1
+
+
+class StoredRecord(TypedDict):
+    """A record as JSON."""
+
+    version: int
+    handle: str
+    generation: int
+    attempt: int
+    try_number: int
+    salt: str
+    submitted: bool
+    cursor: str | None
+    lease_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Which app a task instance runs. Written before the app is submitted."""
+
+    handle: str
+    generation: int
+    attempt: int
+    """How many apps of this generation have failed before this one."""
+    try_number: int
+    """The try that wrote it."""
+    salt: str
+    submitted: bool
+    """False until the scheduler has confirmed the app: it may or may not exist."""
+    cursor: str | None
+    """What has been logged so far."""
+    lease_s: float | None
+    """After how many unwatched seconds the app cancels itself; None for never."""
+
+    def to_json(self) -> StoredRecord:
+        """Return the stored form."""
+        return StoredRecord(
+            version=VERSION,
+            handle=self.handle,
+            generation=self.generation,
+            attempt=self.attempt,
+            try_number=self.try_number,
+            salt=self.salt,
+            submitted=self.submitted,
+            cursor=self.cursor,
+            lease_s=self.lease_s,
+        )
+
+    @staticmethod
+    def from_json(data: Mapping[str, object], where: str) -> Record:
+        """Read the stored form.
+
+        Raises:
+            NewerRecordError: A newer version of this package wrote it.
+        """
+        stored = cast("StoredRecord", data)
+        if stored["version"] > VERSION:
+            raise NewerRecordError(where, stored["version"], VERSION)
+        return Record(
+            handle=stored["handle"],
+            generation=stored["generation"],
+            attempt=stored["attempt"],
+            try_number=stored["try_number"],
+            salt=stored["salt"],
+            submitted=stored["submitted"],
+            cursor=stored["cursor"],
+            lease_s=stored["lease_s"],
+        )
+
+
+class AirflowUnavailableError(Exception):
+    """Airflow's server did not answer: something could not be read or written just now."""
+
+
+class Memory(Protocol):
+    """Keeps the record of one task instance over its tries and clears."""
+
+    def salt(self, this_try: TaskTry) -> str:
+        """Return what makes the app ids of a new generation unique; empty where ids must be guessable."""
+        ...
+
+    def load(self) -> Record | None:
+        """Return the record saved last, or None.
+
+        Raises:
+            AirflowUnavailableError: It cannot be read now.
+        """
+        ...
+
+    def save(self, record: Record) -> None:
+        """Save the record; once this returns, the next try will load it.
+
+        Raises:
+            AirflowUnavailableError: It could not be written.
+        """
+        ...

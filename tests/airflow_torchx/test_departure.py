@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from local_apps import app_of
+from task_tries import make_try
+
+from airflow_torchx._departure import Departure
+from airflow_torchx._engine import AirflowException
+from airflow_torchx._hold import Hold
+from airflow_torchx._log import AppLog
+from airflow_torchx._plan import OnWorkerShutdown
+from airflow_torchx._record import AirflowUnavailableError, Record
+from airflow_torchx._request import AppRequest
+from airflow_torchx._tries import TaskTry
+from torchx_core.runner import Runner, get_runner
+from torchx_core.specs import AppState, AppStatus
+
+START_S = 5
+"""How long a loaded host may take to start the app."""
+
+
+class OneRecord:
+    """Keeps a record for as long as the test runs."""
+
+    def __init__(self) -> None:
+        self.record: Record | None = None
+
+    def salt(self, this_try: TaskTry) -> str:
+        return this_try.ti_id
+
+    def load(self) -> Record | None:
+        return self.record
+
+    def save(self, record: Record) -> None:
+        self.record = record
+
+
+class Task:
+    """A task whose app sleeps, and what its engine would say when asked."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.memory = OneRecord()
+        self.killed = False
+        self.supervisor_is_gone = False
+        self.state: str | None = "running"
+        self.server_is_down = False
+        self.grace_s = 1.0
+        self.ready: Path | None = None
+        """The kill waits for this file."""
+
+    def follow(
+        self, *argv: str, policy: OnWorkerShutdown = "detach", number: int = 1, generation: int = 2
+    ) -> None:
+        """Run the task until it goes."""
+        this_try = make_try(number=number, generation=generation)
+        departure = Departure(
+            this_try,
+            policy,
+            killed=lambda: self.killed and (self.ready is None or self.ready.exists()),
+            present_state=self.present_state,
+            supervisor_is_gone=lambda: self.supervisor_is_gone,
+        )
+        request = AppRequest(
+            app=app_of(*(argv or ("sleep", "600"))), scheduler="local_cwd", cfg={"grace_s": self.grace_s}
+        )
+        log = AppLog(lambda _level, _message, _time: None)
+        hold = Hold(self.runner, self.memory, this_try, request, log, departure.look)
+        hold.attach()
+        hold.follow()
+        departure.check()
+
+    def present_state(self) -> str | None:
+        if self.server_is_down:
+            raise AirflowUnavailableError("503")
+        return self.state
+
+    def status(self) -> AppStatus:
+        """Return the app's status."""
+        assert self.memory.record is not None
+        status = self.runner.status(self.memory.record.handle)
+        assert status is not None
+        return status
+
+    def is_active(self) -> bool:
+        return not self.status().is_terminal()
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Iterator[Task]:
+    """Return a task whose app is gone when the test is over."""
+    with get_runner("s", state_dir=str(tmp_path)) as runner:
+        made = Task(runner)
+        yield made
+        assert made.memory.record is not None
+        runner.cancel(made.memory.record.handle, grace_s=0)
+        runner.wait(made.memory.record.handle, timeout_s=10)
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"), [("failed", "failed"), ("restarting", "restarting"), (None, "deleted")]
+)
+def test_a_users_act_cancels_with_its_reason(task: Task, state: str | None, shown: str) -> None:
+    """The app ends CANCELLED, and both sides say who wanted it."""
+    task.killed, task.state = True, state
+    reason = f"cancelled by user action in Airflow: the task instance is {shown}"
+    with pytest.raises(AirflowException, match=reason):
+        task.follow()
+    assert (task.status().state, task.status().msg) == (AppState.CANCELLED, reason)
+
+
+def test_a_worker_shutdown_detaches(task: Task) -> None:
+    """The app goes on, and the task fails at once so that its retry can follow."""
+    task.killed = True
+    with pytest.raises(
+        AirflowException, match=r"the worker of try 1 is shutting down; local_cwd://s/.* goes on"
+    ):
+        task.follow()
+    assert task.is_active()
+
+
+@pytest.mark.parametrize(
+    ("policy", "number"), [("cancel", 1), ("detach", 3)], ids=["by choice", "no retry left"]
+)
+def test_a_worker_shutdown_can_cancel(task: Task, policy: OnWorkerShutdown, number: int) -> None:
+    """When the user wants it so, or when nobody would take the app over."""
+    task.killed = True
+    with pytest.raises(AirflowException, match="because the Airflow worker shut down"):
+        task.follow(policy=policy, number=number)
+    assert task.status().state is AppState.CANCELLED
+
+
+def test_an_unknown_cause_leaves_the_app_alone(task: Task) -> None:
+    """When the server cannot be asked, nobody can tell that a user wants the app's end."""
+    task.killed, task.server_is_down = True, True
+    with pytest.raises(AirflowException, match="goes on"):
+        task.follow()
+    assert task.is_active()
+
+
+def test_a_lost_supervisor_detaches(task: Task) -> None:
+    """A process that nobody watches any more goes, and leaves the app to the next try."""
+    task.supervisor_is_gone = True
+    with pytest.raises(AirflowException, match=r"supervisor of this task is gone; local_cwd://s/.* goes on"):
+        task.follow()
+    assert task.is_active()
+
+
+def test_a_kill_while_a_cleared_app_ends_submits_nothing(task: Task) -> None:
+    """The next try still finds the old app's record, and waits for its end as this one did."""
+    task.killed = True
+    with pytest.raises(AirflowException, match="goes on"):
+        task.follow("sh", "-c", "trap '' TERM; sleep 600")
+    old = task.memory.record
+    with pytest.raises(AirflowException, match="its app goes on"):
+        task.follow(number=2, generation=4)
+    assert task.memory.record == old
+    assert len(task.runner.list("local_cwd")) == 1
+
+
+def test_an_app_that_takes_its_time_to_end_does_not_hold_the_task(task: Task, tmp_path: Path) -> None:
+    """Airflow kills a task five seconds after it asked; the grace period is the scheduler's to serve."""
+    task.killed, task.state, task.grace_s = True, "failed", 60.0
+    task.ready, end = tmp_path / "ready", tmp_path / "end"
+    began = monotonic()
+    with pytest.raises(AirflowException, match="by user action"):
+        task.follow(
+            "sh", "-c", f"trap '' TERM; touch '{task.ready}'; until [ -e '{end}' ]; do sleep 0.05; done"
+        )
+    assert monotonic() - began < 5 + START_S
+    assert task.is_active()
+    end.touch()

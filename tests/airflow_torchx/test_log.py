@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_torchx._log import LINES_PER_RECORD, TAIL_LINES, AppLog, records
+from torchx_core.schedulers import (
+    AppEvent,
+    LogLines,
+    LogsLost,
+    Metric,
+    Progress,
+    ReplicaChanged,
+    Result,
+    StateChanged,
+)
+from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
+
+OF: dict[str, Any] = {"role": "r", "replica": 1, "attempt": 0, "time": 5.0}
+
+AGAIN: dict[str, Any] = {**OF, "attempt": 1}
+
+
+def _lines(*texts: str, replica: int = 1) -> LogLines:
+    return LogLines("r", replica, 0, "stdout", texts, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "message"),
+    [
+        (_lines("one"), "info", "[r/1] one"),
+        (_lines("one", "two"), "info", "[r/1] one\n[r/1] two"),
+        (_lines("10 %\r50 %\r99 %"), "info", "[r/1] 99 %"),
+        (_lines("DOS\r"), "info", "[r/1] DOS"),
+        (_lines("100 %s {x}"), "info", "[r/1] 100 %s {x}"),
+        (StateChanged(state=AppState.RUNNING, time=5.0), "info", "app is RUNNING"),
+        (StateChanged(state=AppState.CANCELLED, time=5.0, msg="why"), "info", "app is CANCELLED: why"),
+        (ReplicaChanged(**OF, state=AppState.FAILED, exit_code=3), "info", "[r/1] is FAILED, exit code 3"),
+        (
+            ReplicaChanged(**AGAIN, state=AppState.FAILED, signal="SIGKILL", msg="memory"),
+            "info",
+            "[r/1] is FAILED, killed by SIGKILL (attempt 2): memory",
+        ),
+        (ReplicaChanged(**OF, state=AppState.SUCCEEDED, exit_code=0), "info", "[r/1] is SUCCEEDED"),
+        (Progress(**OF, fraction=0.256, message="epoch 1"), "info", "[r/1] progress 26%: epoch 1"),
+        (Metric(**OF, name="loss", value=0.25, step=4), "info", "[r/1] metric loss = 0.25 at step 4"),
+        (Metric(**OF, name="loss", value=1.0, step=None), "info", "[r/1] metric loss = 1"),
+        (Result(**OF, value={"a": [1]}), "info", '[r/1] result {"a": [1]}'),
+        (Result(**OF, value="x" * 5000), "info", '[r/1] result "' + "x" * 999 + "…"),
+        (
+            LogsLost(**OF, size_bytes=7, reason="disk full"),
+            "warning",
+            "[r/1] 7 bytes of output lost: disk full",
+        ),
+        (LogsLost(**OF, size_bytes=None, reason="?"), "warning", "[r/1] some output lost: ?"),
+    ],
+)
+def test_each_event_is_one_readable_record(event: AppEvent, level: str, message: str) -> None:
+    """Every event shows where it comes from and what happened, at the time at which it happened."""
+    assert list(records(event)) == [(level, message, 5.0)]
+
+
+def test_fast_output_shares_records() -> None:
+    """A long run of lines becomes few records, with every line in its place."""
+    texts = [str(i) for i in range(2 * LINES_PER_RECORD + 1)]
+    messages = [record.message for record in records(_lines(*texts))]
+    assert len(messages) == 3
+    assert "\n".join(messages).split("\n") == [f"[r/1] {text}" for text in texts]
+
+
+def test_a_failure_shows_the_last_lines_of_the_first_replica_to_fail() -> None:
+    """The lines that tell why are repeated as an error, without those of replicas stopped for its sake."""
+    said: list[tuple[str, str]] = []
+    log = AppLog(lambda level, message, _time: said.append((level, message)))
+    log.write(_lines(*(f"old {i}" for i in range(TAIL_LINES)), replica=0))
+    log.write(_lines("bad input", replica=0))
+    log.write(_lines("stopping", replica=1))
+    said.clear()
+
+    log.show_failure(_failed(0, 1))
+
+    old = [f"old {i}" for i in range(1, TAIL_LINES)]
+    assert said == [("error", "\n".join(["the last 50 lines of r/0:", *old, "bad input"]))]
+
+
+def test_a_silent_failure_shows_no__lines() -> None:
+    """An app that wrote nothing adds nothing to its failure."""
+    said: list[str] = []
+    AppLog(lambda _level, message, _time: said.append(message)).show_failure(_failed(0))
+    assert said == []
+
+
+def _failed(*replicas: int) -> AppStatus:
+    """Return the status of an app whose replicas failed in this order."""
+    ended = [
+        ReplicaStatus(id=replica, state=AppState.FAILED, role="r", hostname="h", ended_at=float(order))
+        for order, replica in enumerate(replicas)
+    ]
+    return AppStatus(state=AppState.FAILED, roles=[RoleStatus("r", ended)])

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+from task_tries import make_record, make_try
+
+from airflow_torchx._plan import Finding, OnWorkerShutdown, Standing, Verdict, find, judge_kill, stand
+from airflow_torchx._record import Record
+from torchx_core.specs import AppState
+
+
+@pytest.mark.parametrize(
+    ("found", "number", "standing"),
+    [
+        (None, 1, Standing.FIRST),
+        (make_record(try_number=1), 1, Standing.RETRY),
+        (make_record(try_number=1), 2, Standing.RETRY),
+        (make_record(generation=1), 2, Standing.CLEARED),
+        (make_record(generation=9), 2, Standing.CLEARED),
+        (make_record(try_number=3), 2, Standing.OVERTAKEN),
+        (make_record(generation=9, try_number=3), 2, Standing.OVERTAKEN),
+    ],
+)
+def test_a_try_knows_where_it_stands(found: Record | None, number: int, standing: Standing) -> None:
+    """Retry, clear and a frozen old try that wakes up are told apart by what was recorded."""
+    assert stand(found, make_try(number=number)) is standing
+
+
+@pytest.mark.parametrize(
+    ("state", "submitted", "finding"),
+    [
+        (None, False, Finding.FREE),
+        (None, True, Finding.LOST),
+        *((state, True, Finding.LIVE) for state in (AppState.SUBMITTED, AppState.PENDING, AppState.RUNNING)),
+        (AppState.RUNNING, False, Finding.LIVE),
+        (AppState.UNKNOWN, True, Finding.LIVE),
+        (AppState.SUCCEEDED, True, Finding.LIVE),
+        (AppState.FAILED, True, Finding.OVER),
+        (AppState.CANCELLED, True, Finding.OVER),
+    ],
+)
+def test_the_recorded_app_is_judged_by_its_state(
+    state: AppState | None, finding: Finding, *, submitted: bool
+) -> None:
+    """An app is submitted only where none can exist, and started anew only where one has failed."""
+    assert find(make_record(submitted=submitted), state) is finding
+
+
+@pytest.mark.parametrize("state", ["failed", "success", "restarting", "skipped", "removed", None])
+@pytest.mark.parametrize("policy", ["detach", "cancel"])
+def test_what_a_user_does_cancels(state: str | None, policy: OnWorkerShutdown) -> None:
+    """Marking, clearing and deleting end the app, whatever should happen when a worker shuts down."""
+    assert judge_kill(state, policy, is_last_try=False) is Verdict.CANCEL
+
+
+@pytest.mark.parametrize("state", ["running", "up_for_retry", "scheduled", "queued"])
+@pytest.mark.parametrize(
+    ("policy", "is_last_try", "verdict"),
+    [
+        ("detach", False, Verdict.DETACH),
+        ("detach", True, Verdict.CANCEL),
+        ("cancel", False, Verdict.CANCEL),
+        ("cancel", True, Verdict.CANCEL),
+    ],
+)
+def test_infrastructure_detaches_while_a_retry_remains(
+    state: str, policy: OnWorkerShutdown, verdict: Verdict, *, is_last_try: bool
+) -> None:
+    """A worker that shuts down leaves the app to the next try, if there is one and the user wants it so."""
+    assert judge_kill(state, policy, is_last_try=is_last_try) is verdict

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_torchx._record import VERSION, Record
+from torchx_core.errors import NewerRecordError
+
+RECORD = Record(
+    handle="local_cwd://s/a",
+    generation=3,
+    attempt=1,
+    try_number=4,
+    salt="x",
+    submitted=True,
+    cursor='{"v": 1}',
+    lease_s=600.0,
+)
+
+
+def test_a_record_survives_storage() -> None:
+    """What one try writes the next one reads, through JSON."""
+    assert Record.from_json(json.loads(json.dumps(RECORD.to_json())), "here") == RECORD
+
+
+def test_a_newer_record_is_refused() -> None:
+    """An older provider says that it cannot read the record, and does not guess."""
+    newer = {**RECORD.to_json(), "version": VERSION + 1}
+    with pytest.raises(NewerRecordError, match="here has format 2"):
+        Record.from_json(newer, "here")
