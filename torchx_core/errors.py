@@ -21,11 +21,9 @@
     │  └─ SubmitOutcomeUnknownError          it may have happened: call again with the same app id
     ├─ WaitTimeoutError (TimeoutError)       the app is not terminal yet; it goes on running
     ├─ AppStatusError                        the app ended otherwise than SUCCEEDED; carries its status
-    ├─ StoredStateError                      a record on disk cannot be used
-    │  ├─ CorruptRecordError
-    │  └─ NewerRecordError                   written by a newer version of this library
-    └─ InternalError                         a bug here
-       └─ InvalidTransitionError             carries the recent events of the app
+    └─ StoredStateError                      a record on disk cannot be used
+       ├─ CorruptRecordError
+       └─ NewerRecordError                   written by a newer version of this library
 """
 
 from __future__ import annotations
@@ -43,12 +41,10 @@ __all__ = [
     "ComponentNotFoundException",
     "ComponentValidationException",
     "CorruptRecordError",
-    "InternalError",
     "InvalidAppError",
     "InvalidCursorError",
     "InvalidInputError",
     "InvalidRunConfigException",
-    "InvalidTransitionError",
     "MalformedAppHandleException",
     "NewerRecordError",
     "NotFoundError",
@@ -127,7 +123,7 @@ class InvalidRunConfigException(InvalidInputError):
     def __init__(self, invalid_reason: str, cfg_key: str, cfg: Mapping[str, object]) -> None:
         """Keep TorchX's constructor: the reason, the offending key, the whole cfg."""
         self.cfg_key = cfg_key
-        self.cfg = dict(cfg)
+        self.cfg: dict[str, object] = dict(cfg)
         super().__init__(f"{invalid_reason}; given: {self.cfg or '<EMPTY>'}")
 
 
@@ -159,7 +155,7 @@ class AppIdConflictError(InvalidInputError):
     def __init__(self, app_id: str, difference: Sequence[str]) -> None:
         """List the differing paths as ``path: stored -> given``."""
         self.app_id = app_id
-        self.difference = list(difference)
+        self.difference: list[str] = list(difference)
         super().__init__(
             f"app id {app_id!r} is taken by a different request: {'; '.join(self.difference)};"
             " use another app id, or delete the old app first"
@@ -190,7 +186,7 @@ class UnknownSchedulerException(NotFoundError):
     def __init__(self, scheduler_backend: str, known: Iterable[str] = ()) -> None:
         """Name the closest of the known schedulers."""
         self.scheduler = scheduler_backend
-        self.known = sorted(known)
+        self.known: list[str] = sorted(known)
         super().__init__(
             f"unknown scheduler {scheduler_backend!r}; known: {', '.join(self.known)}"
             + did_you_mean(scheduler_backend, self.known)
@@ -214,7 +210,7 @@ class UnknownReplicaError(NotFoundError):
         self.app_handle = app_handle
         self.role = role
         self.replica = replica
-        self.known = sorted(known)
+        self.known: list[str] = sorted(known)
         wanted = f"role {role!r}" if replica is None else f"replica {replica} of role {role!r}"
         super().__init__(
             f"{app_handle} has no {wanted}; known: {', '.join(self.known)}" + did_you_mean(role, self.known)
@@ -298,18 +294,3 @@ class NewerRecordError(StoredStateError):
         super().__init__(
             f"{path} has format {version}, this library reads up to {supported}; upgrade torchx-core"
         )
-
-
-class InternalError(TorchXError):
-    """A bug in this library."""
-
-
-class InvalidTransitionError(InternalError):
-    """The state machine met an event that its state does not allow."""
-
-    def __init__(self, state: str, event: str, story: Sequence[str] = ()) -> None:
-        """``story``: the recent events of the app, oldest first."""
-        self.state = state
-        self.event = event
-        self.story = list(story)
-        super().__init__(f"event {event} is not allowed in {state}; recent events: {self.story}")

@@ -17,10 +17,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import warnings
 
 __all__ = ["REPORT_FILE_VARIABLE", "report_metric", "report_progress", "report_result"]
 
 REPORT_FILE_VARIABLE = "TORCHX_REPORT_FILE"
+
+MAX_REPORT = 1 << 20
+"""Bytes of one report."""
 
 
 def report_progress(fraction: float, message: str = "") -> None:
@@ -50,15 +54,27 @@ def report_result(value: object) -> None:
 
     Raises:
         TypeError: The value is not JSON.
+        ValueError: It is longer than 1 MiB; report where it lies instead.
     """
     _report({"type": "result", "value": value})
 
 
 def _report(report: dict[str, object]) -> None:
     line = json.dumps(report).encode() + b"\n"  # also outside an app: a wrong value should fail everywhere
+    if len(line) > MAX_REPORT:
+        raise ValueError(
+            f"report of {len(line)} bytes; at most {MAX_REPORT} are taken, report a path instead"
+        )
     path = os.environ.get(REPORT_FILE_VARIABLE)
     if not path:
         return
+    try:
+        _append(path, line)
+    except OSError as err:  # a training loop must not fail for want of a reader
+        warnings.warn(f"report not delivered: {err}", RuntimeWarning, stacklevel=3)
+
+
+def _append(path: str, line: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -99,3 +99,17 @@ def kill(*pids: int) -> None:
     """SIGKILL."""
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
+
+
+def fill(directory: Path, *, leave: int = 0) -> Path:
+    """Use up the space of a file system, but for so many bytes; return the file to remove."""
+    filler = directory / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096) == 4096:
+                pass
+        except OSError:
+            pass
+        if leave:
+            file.truncate(file.tell() - leave)
+    return filler

@@ -40,8 +40,6 @@ EXAMPLES: list[TorchXError] = [
     errors.StoredStateError("unusable"),
     errors.CorruptRecordError("/x/spec.json", "has no version"),
     errors.NewerRecordError("/x/spec.json", 2, 1),
-    errors.InternalError("a bug"),
-    errors.InvalidTransitionError("ended", "Began", ["Began", "Lost"]),
 ]
 
 

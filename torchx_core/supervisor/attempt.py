@@ -17,7 +17,8 @@ from torchx_core.supervisor.tree import APP_MARKER
 
 ERROR_FILE = "error.json"
 REPORT_FILE = "report"
-MAX_ERROR_FILE = 1 << 20
+MAX_ERROR_FILE = 1 << 18
+"""Bytes; a longer one is left where it is: every status would carry it."""
 
 
 class Attempt(NamedTuple):
@@ -43,7 +44,7 @@ class Attempt(NamedTuple):
             return ""
         try:
             json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return ""
         return text.decode("utf-8", "replace")
 

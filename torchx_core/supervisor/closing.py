@@ -6,15 +6,22 @@ import os
 from time import time
 
 from torchx_core.supervisor import machine
-from torchx_core.supervisor.final import FinalRecord, read_final
+from torchx_core.supervisor.final import RESERVED, FinalRecord, read_final
 from torchx_core.supervisor.journal import read_journal
 from torchx_core.supervisor.plan import Plan, fresh_state
-from torchx_core.supervisor.records import CANCEL, JOURNAL, read_json
+from torchx_core.supervisor.records import CANCEL, FINAL, JOURNAL, read_json
 
 
 def state_on_disk(app_dir: str, plan: Plan) -> machine.State:
     """Return the state that the journal tells."""
     return machine.replay(fresh_state(plan), read_journal(os.path.join(app_dir, JOURNAL)))
+
+
+def has_begun(app_dir: str) -> bool:
+    """Return whether the app ever had a supervisor."""
+    if os.path.exists(os.path.join(app_dir, RESERVED)) or os.path.exists(os.path.join(app_dir, FINAL)):
+        return True
+    return next(read_journal(os.path.join(app_dir, JOURNAL)), None) is not None
 
 
 def close_lost(app_dir: str, plan: Plan, why: str) -> machine.State:

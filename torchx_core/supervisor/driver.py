@@ -15,19 +15,39 @@ from time import time
 
 from torchx_core.supervisor import gpus, machine, timeline
 from torchx_core.supervisor.attempt import Attempt, launch
-from torchx_core.supervisor.final import FinalRecord
+from torchx_core.supervisor.final import FinalRecord, without_texts
 from torchx_core.supervisor.journal import Appender, encode_event
-from torchx_core.supervisor.limits import Group, confine
+from torchx_core.supervisor.limits import Group, confine, group_prefix
 from torchx_core.supervisor.loop import Loop
 from torchx_core.supervisor.plan import Plan, fresh_state
-from torchx_core.supervisor.records import CANCEL, JOURNAL, LOOK, RENEW, REPORTS, TIMELINE, dumps, read_json
+from torchx_core.supervisor.records import (
+    CANCEL,
+    JOURNAL,
+    LOOK,
+    RENEW,
+    REPORTS,
+    STOP,
+    TIMELINE,
+    dumps,
+    read_json,
+)
 from torchx_core.supervisor.relay import Channel, Relay
 from torchx_core.supervisor.reports import BadReport, parse_report
 from torchx_core.supervisor.signals import signal_name, signal_pipe
 from torchx_core.supervisor.spawn import CannotStart
-from torchx_core.supervisor.tree import kill_descendants, kill_group
+from torchx_core.supervisor.tree import (
+    children,
+    descendants,
+    group_of,
+    kill,
+    kill_descendants,
+    kill_group,
+    session_of,
+)
 
 _RETRY_S = 0.5
+_PATIENCE_S = 10.0
+"""How long to wait for space on a full disk before doing with less."""
 
 
 class Supervisor:
@@ -47,7 +67,9 @@ class Supervisor:
         self._state = fresh_state(plan)
         self._todo: deque[machine.Instruction] = deque()
         self._running: dict[int, Attempt] = {}  # by pid
-        self._open: set[Attempt] = set()  # attempts whose pipes are open
+        self._open: dict[int, Attempt] = {}  # by replica: the attempt whose pipes are open
+        self._asked: set[int] = set()  # processes that were sent SIGTERM by number
+        self._groups_asked: set[int] = set()  # and process groups
         self._loop = Loop()
         self._timers = self._loop.timers
         self._sweep = self._sweep_kill = self._empty = False
@@ -66,10 +88,14 @@ class Supervisor:
         self._begin()
         while self._state.phase != machine.ENDED:
             self._turn()
-        while not self._final.write(self._state):
+        for _ in range(int(_PATIENCE_S / _RETRY_S)):
+            if self._final.write(self._state):
+                break
+            self._wait_for_space()
+        while not self._final.write(without_texts(self._state)):
             self._wait_for_space()
         self._relay.mark(_entry(timeline.END))
-        for _ in range(int(60 / _RETRY_S)):  # readers then do without the end mark
+        for _ in range(int(_PATIENCE_S / _RETRY_S)):  # readers then do without the end mark
             if not self._line.blocked:
                 break
             self._wait_for_space()
@@ -85,13 +111,16 @@ class Supervisor:
 
     def _feed(self, event: machine.Event) -> None:
         """Journal the event, then act on it."""
+        if self._state.phase == machine.ENDED:
+            return  # a report, say, that came in the same turn
+        state, instructions = machine.step(self._state, event, self._plan.grace_s)
         line = encode_event(event)
         offset = self._journal.append(line)
         replica, attempt = getattr(event, "replica", 0), getattr(event, "attempt", 0)
         self._relay.mark(_entry(timeline.EVENT, offset, len(line), replica, attempt))
         if self._line.blocked:
             self._timers.set("space", _RETRY_S, self._on_space)
-        self._state, instructions = machine.step(self._state, event, self._plan.grace_s)
+        self._state = state
         self._todo.extend(instructions)
         if self._state.phase not in (machine.RESTARTING, machine.STOPPING):
             self._timers.drop("grace")
@@ -120,8 +149,7 @@ class Supervisor:
                 if machine.is_due(self._state, instruction):
                     self._start(replica, attempt)
             case machine.Terminate(replica):
-                self._signal(replica, signal.SIGTERM)
-                self._signal(replica, signal.SIGCONT)  # a stopped process acts on nothing else
+                self._terminate(replica)
             case machine.Kill(replica):
                 self._kill(replica)
             case machine.Alarm(after_s):
@@ -132,6 +160,7 @@ class Supervisor:
                 self._close_all()
 
     def _start(self, index: int, number: int) -> None:
+        self._clear_away(index)
         try:
             attempt = launch(
                 self._plan,
@@ -150,7 +179,7 @@ class Supervisor:
             self._feed(machine.StartFailed(time(), index, number, msg, fatal=False))
         else:
             self._running[attempt.pid] = attempt
-            self._open.add(attempt)
+            self._open[index] = attempt
             self._empty = False
             self._feed(machine.Started(time(), index, number, attempt.pid, attempt.group.missing))
             self._listen(attempt)
@@ -166,7 +195,7 @@ class Supervisor:
         replica = self._plan.replicas[index]
         if self._plan.limits == "off":
             return Group((), "", "")
-        group = confine(f"torchx-{self._name}-{index}-{number}", cpu=replica.cpu, mem_mb=replica.mem_mb)
+        group = confine(f"{group_prefix(self._name)}{index}-{number}", cpu=replica.cpu, mem_mb=replica.mem_mb)
         if group.missing and self._plan.limits == "require":
             group.remove()
             raise CannotStart(group.missing, fatal=True)
@@ -179,10 +208,35 @@ class Supervisor:
             self._loop.watch(channel.fd, partial(self._on_output, channel), edge=exact)
         self._loop.watch(attempt.reports.fd, lambda: self._on_reports(attempt, attempt.reports.read()))
 
-    def _signal(self, index: int, number: int) -> None:
+    def _clear_away(self, index: int) -> None:
+        """End what the replica's last attempt left behind, and let go of it."""
+        last_pid = self._state.replicas[index].pid
+        for orphan in children(os.getpid()) if last_pid else ():
+            # Ours by adoption, so its number cannot have become anybody else's.
+            if orphan not in self._running and session_of(orphan) == last_pid:
+                kill_descendants(orphan)
+                kill(orphan, signal.SIGKILL)
+        if index in self._open:
+            self._close(self._open[index])
+
+    def _terminate(self, index: int) -> None:
+        """Ask every process of the replica: its group at once, and those that have left the group."""
         pid = self._state.replicas[index].pid
-        if pid in self._running:
-            kill_group(pid, number)
+        if pid not in self._running:
+            return
+        others = [other for other in descendants(pid) if group_of(other) != pid]
+        self._groups_asked.add(pid)
+        kill_group(pid, signal.SIGTERM)
+        kill_group(pid, signal.SIGCONT)  # a stopped process acts on nothing else
+        self._ask(others)
+
+    def _ask(self, pids: list[int]) -> None:
+        """Send SIGTERM to processes that were not sent one yet."""
+        for pid in pids:
+            if pid not in self._asked:
+                kill(pid, signal.SIGTERM)
+                kill(pid, signal.SIGCONT)
+        self._asked.update(pids)
 
     def _kill(self, index: int) -> None:
         pid = self._state.replicas[index].pid
@@ -195,6 +249,8 @@ class Supervisor:
             return  # the last process went while the instruction waited
         self._sweep = True
         self._sweep_kill = self._sweep_kill or kill
+        if not kill:
+            self._ask([pid for pid in descendants(os.getpid()) if group_of(pid) not in self._groups_asked])
         self._reap()
 
     # What happens
@@ -233,10 +289,16 @@ class Supervisor:
             self._renew()
         if LOOK in wishes:
             self._look()
+        if STOP in wishes:
+            self._stop(machine.CANCELLED, "cancelled")
 
     def _look(self) -> None:
         """See whether somebody wants the app to end."""
-        wish = read_json(os.path.join(self._dir, CANCEL))
+        try:
+            wish = read_json(os.path.join(self._dir, CANCEL))
+        except OSError:  # no descriptor is free just now
+            self._timers.set("look", _RETRY_S, self._look)
+            return
         if wish:
             grace = wish.get("grace_s")
             grace_s = float(grace) if isinstance(grace, int | float) else self._plan.grace_s
@@ -314,9 +376,9 @@ class Supervisor:
 
     def _close(self, attempt: Attempt) -> None:
         """Let go of an attempt's pipes and files."""
-        if attempt not in self._open:
+        if self._open.get(attempt.replica) is not attempt:
             return
-        self._open.discard(attempt)
+        del self._open[attempt.replica]
         for channel in attempt.channels:
             if self._loop.watches(channel.fd):
                 channel.drain()
@@ -325,9 +387,10 @@ class Supervisor:
         self._loop.close(attempt.reports.fd)
         attempt.reports.remove()
         self._relay.close(attempt.sink)
+        attempt.group.remove()
 
     def _close_all(self) -> None:
-        for attempt in list(self._open):
+        for attempt in list(self._open.values()):
             self._close(attempt)
         for group in self._groups:
             group.remove()

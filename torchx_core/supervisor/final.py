@@ -8,7 +8,7 @@ from typing import cast
 from torchx_core.supervisor.machine import Replica, State
 from torchx_core.supervisor.records import FINAL, VERSION, Json, dumps, read_json
 
-_RESERVED = ".final.reserved"
+RESERVED = ".final.reserved"
 
 
 def encode_final(state: State) -> Json:
@@ -22,6 +22,13 @@ def decode_final(record: Json) -> State:
     fields = cast("Json", record["state"])
     replicas = tuple(Replica(**r) for r in cast("list[dict[str, object]]", fields["replicas"]))  # type: ignore[arg-type]  # our own record
     return State(**{**fields, "replicas": replicas})  # type: ignore[arg-type]  # our own record
+
+
+def without_texts(state: State) -> State:
+    """Return the state without what programs wrote: it fits where room was reserved."""
+    replicas = tuple(r._replace(error="") for r in state.replicas)
+    note = "the disk was full: result and errors of the program were dropped"
+    return state._replace(replicas=replicas, result=None, msg=f"{state.msg}; {note}" if state.msg else note)
 
 
 def read_final(app_dir: str) -> State | None:
@@ -39,9 +46,10 @@ class FinalRecord:
 
     def __init__(self, app_dir: str, replicas: int) -> None:
         """Reserve room for that many replicas; on a disk that is full already, hope for later."""
+        self._written = False
         # A path would lead elsewhere when the app is deleted and another one takes its id.
         self._dir = os.open(app_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._fd = os.open(_RESERVED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self._dir)
+        self._fd = os.open(RESERVED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self._dir)
         size = 4096 + 1024 * replicas
         try:
             os.posix_fallocate(self._fd, 0, size)
@@ -54,6 +62,8 @@ class FinalRecord:
         Whatever end the app has after a true answer is on disk for good, or was deleted already: readers
         see the end in the journal a moment before it is here.
         """
+        if self._written:
+            return True
         data = dumps(encode_final(state))
         try:
             if os.pwrite(self._fd, data, 0) < len(data):
@@ -65,14 +75,15 @@ class FinalRecord:
             pass  # somebody deleted the app
         except OSError:
             return False
+        self._written = True
         os.close(self._fd)
         os.close(self._dir)
         return True
 
     def _give_name(self) -> None:
         try:  # noqa: SIM105  # the supervisor starts faster without contextlib
-            os.link(_RESERVED, FINAL, src_dir_fd=self._dir, dst_dir_fd=self._dir)
+            os.link(RESERVED, FINAL, src_dir_fd=self._dir, dst_dir_fd=self._dir)
         except FileExistsError:
             pass  # whoever was first has ended it
-        os.unlink(_RESERVED, dir_fd=self._dir)
+        os.unlink(RESERVED, dir_fd=self._dir)
         os.fsync(self._dir)

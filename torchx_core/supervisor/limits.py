@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 _PERIOD_US = 100_000
@@ -69,6 +70,20 @@ def confine(name: str, *, cpu: float, mem_mb: int) -> Group:
     return Group(tuple(directories), memory_events, text)
 
 
+def group_prefix(app: str) -> str:
+    """Return how the names of an app's control groups begin; `app` is unique on this host."""
+    return f"torchx-{app}-"
+
+
+def remove_groups(prefix: str) -> None:
+    """Remove the control groups of that name, which a killed supervisor left."""
+    for _, home in set(_homes().values()):
+        with suppress(OSError):
+            for name in os.listdir(home):
+                if name.startswith(prefix):
+                    os.rmdir(os.path.join(home, name))
+
+
 def _memory_files(mem_mb: int) -> dict[int, tuple[str, str]]:
     return {1: ("memory.limit_in_bytes", str(mem_mb << 20)), 2: ("memory.max", str(mem_mb << 20))}
 
@@ -124,6 +139,8 @@ def _make(
         with open(os.path.join(directory, file), "w") as target:
             target.write(value)
     except OSError:
+        with suppress(OSError):
+            os.rmdir(directory)
         return None
     return directory
 

@@ -9,6 +9,9 @@ from time import monotonic
 
 from torchx_core.supervisor.timers import Timers
 
+LONGEST_WAIT_S = 3600.0
+"""The kernel counts a wait in milliseconds and 32 bits: longer ones are taken in steps."""
+
 
 class Loop:
     """An epoll set with a reader per descriptor, and timers on a clock that never jumps."""
@@ -17,7 +20,7 @@ class Loop:
         """Watch nothing yet."""
         self._poller = select.epoll()
         self._readers: dict[int, Callable[[], None]] = {}
-        self.timers = Timers(monotonic)
+        self.timers: Timers = Timers(monotonic)
 
     def watch(self, fd: int, reader: Callable[[], None], *, edge: bool = False) -> None:
         """Call `reader` when there is something to read.
@@ -47,7 +50,7 @@ class Loop:
         Args:
             wait: Block until there is something to do.
         """
-        ready = self._poller.poll(self.timers.left() if wait else 0)
+        ready = self._poller.poll(min(self.timers.left(), LONGEST_WAIT_S) if wait else 0)
         for fd, _ in ready:
             reader = self._readers.get(fd)
             if reader:  # an earlier reader of this turn may have closed it

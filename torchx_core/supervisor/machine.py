@@ -212,10 +212,15 @@ def is_due(state: State, start: Start) -> bool:
     return state.phase == RUNNING and replica.phase == WAITING and replica.attempt == start.attempt
 
 
+def fold(state: State, event: Event) -> State:
+    """Return the state after an event of a journal; one that does not fit (a damaged file) is skipped."""
+    return step(state, event)[0] if (state.phase, type(event)) in TRANSITIONS else state
+
+
 def replay(state: State, events: Iterable[Event]) -> State:
-    """Return the state that the events lead to."""
+    """Return the state that the events of a journal lead to."""
     for event in events:
-        state = step(state, event)[0]
+        state = fold(state, event)
     return state
 
 
@@ -378,7 +383,8 @@ def _lost(state: State, event: Lost, _grace_s: float) -> Step:
         else r
         for r in state.replicas
     )
-    outcome = state.outcome or FAILED
+    finished = state.phase == SWEEPING and not any(r.restart for r in state.replicas)
+    outcome = state.outcome or (SUCCEEDED if finished else FAILED)
     msg = f"{state.msg}; {event.msg}" if state.msg else event.msg
     state = state._replace(phase=ENDED, outcome=outcome, msg=msg, ended_at=event.time, replicas=gone)
     return state, []

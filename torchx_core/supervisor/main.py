@@ -13,9 +13,10 @@ import sys
 import traceback
 from typing import NoReturn, cast
 
-from torchx_core.supervisor.closing import close_lost
+from torchx_core.supervisor.closing import close_lost, has_begun
 from torchx_core.supervisor.driver import Supervisor
 from torchx_core.supervisor.final import read_final
+from torchx_core.supervisor.limits import group_prefix, remove_groups
 from torchx_core.supervisor.plan import Plan, decode_plan
 from torchx_core.supervisor.records import SPEC, Json, read_json
 from torchx_core.supervisor.signals import signal_name
@@ -39,12 +40,15 @@ def main(app_dir: str, ctl: int, inherited: list[int]) -> NoReturn:
     adopt_orphans()
     record = cast("Json", read_json(os.path.join(app_dir, SPEC)))
     plan = decode_plan(cast("Json", record["plan"]))
+    name = str(record["incarnation"])
+    if has_begun(app_dir):
+        os._exit(0)  # there was a supervisor: an app is never run twice
     pid = os.fork()
     if pid == 0:
-        _supervise(app_dir, str(record["incarnation"]), plan, ctl)
+        _supervise(app_dir, name, plan, ctl)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.close(ctl)
-    _guard(app_dir, plan, pid)
+    _guard(app_dir, name, plan, pid)
 
 
 def _leave_launcher() -> None:
@@ -66,12 +70,13 @@ def _supervise(app_dir: str, name: str, plan: Plan, ctl: int) -> NoReturn:
     os._exit(code)
 
 
-def _guard(app_dir: str, plan: Plan, supervisor: int) -> NoReturn:
+def _guard(app_dir: str, name: str, plan: Plan, supervisor: int) -> NoReturn:
     """Wait for the supervisor's end and see that nothing outlives it."""
     _, status = os.waitpid(supervisor, 0)
     # After exit code 0 the record is there, or was deleted and its place may be another app's.
     if status != 0 and read_final(app_dir) is None:
         _kill_all()
+        remove_groups(group_prefix(name))
         close_lost(app_dir, plan, _how(status))
     os._exit(0)
 
@@ -82,6 +87,8 @@ def _kill_all() -> None:
         kill_descendants(os.getpid())
         try:
             os.waitpid(-1, 0)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass  # each walk costs: take all that have ended before the next
         except ChildProcessError:
             return
 

@@ -22,6 +22,7 @@ SUPERVISOR_LOG = "supervisor.log"
 
 LOOK = b"L"  # a byte for CTL: look at the directory
 RENEW = b"R"  # a byte for CTL: the lease is renewed
+STOP = b"S"  # a byte for CTL: cancel, by someone who found no room to write CANCEL
 
 Json: TypeAlias = "dict[str, object]"
 

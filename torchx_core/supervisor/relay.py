@@ -34,13 +34,14 @@ class Outlet:
         """Open nothing yet: a replica that prints nothing on a stream leaves no descriptor open."""
         self._path = path
         self._fd = -1
-        self.end = 0
+        self.end: int = 0
 
     def write(self, data: bytes) -> bool:
         """Store all of the data, or nothing, and say which; a half written end is written over later."""
         try:
             if self._fd < 0:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                self._fd = os.open(self._path, flags, 0o600)
             if os.pwrite(self._fd, data, self.end) < len(data):
                 return False
         except OSError:
@@ -62,10 +63,10 @@ class Run:
 
     def __init__(self, kind: int, part: bytes, time_us: int, *, eol: bool) -> None:
         """Start a run with its first bytes."""
-        self.kind = kind
-        self.parts = [part]
-        self.time_us = time_us
-        self.eol = eol
+        self.kind: int = kind
+        self.parts: list[bytes] = [part]
+        self.time_us: int = time_us
+        self.eol: bool = eol
 
 
 class Channel:
@@ -149,7 +150,7 @@ class Sink:
         self._runs: list[Run] = []
         self._mark_dirty = mark_dirty
         self._lost = 0
-        self.waiting = 0
+        self.waiting: int = 0
 
     def add_raw(self, kind: int, data: bytes) -> None:
         """Take bytes as printed."""

@@ -25,7 +25,7 @@ class ReportPipe:
         self.path = path
         with suppress(FileExistsError):
             os.mkfifo(path, 0o600)
-        self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.fd: int = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._rest = b""
         self._dry = False
 
@@ -72,11 +72,14 @@ def parse_report(line: bytes) -> Json:
         raise BadReport(f"longer than {MAX_REPORT} bytes")
     try:
         value = cast("object", json.loads(line))
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise BadReport(f"not JSON ({err})") from err
     if not isinstance(value, dict):
         raise BadReport("not a JSON object")
-    return _checked(cast("Json", value))
+    try:
+        return _checked(cast("Json", value))
+    except (OverflowError, RecursionError) as err:
+        raise BadReport(str(err)) from err
 
 
 def _checked(report: Json) -> Json:

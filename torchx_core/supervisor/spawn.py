@@ -80,7 +80,7 @@ def start(program: Program, *, exact: bool) -> Running:
         os.waitpid(pid, 0)
         _close(fds, *fds)
         number, _, what = problem.decode("utf-8", "replace").partition(":")
-        raise CannotStart(f"{what}: {os.strerror(int(number))}", fatal=int(number) not in _TRANSIENT)
+        raise CannotStart(what, fatal=int(number) not in _TRANSIENT)
     os.set_blocking(out_r, False)
     os.set_blocking(err_r, False)
     return Running(pid, out_r, err_r)
@@ -123,8 +123,9 @@ def _become(program: Program, parent: int, out_w: int, err_w: int, fail_w: int) 
         what = f"cannot execute {program.argv[0]!r}"
         os.execvpe(program.argv[0], program.argv, program.env)
     except BaseException as err:  # noqa: BLE001  # the child must report and leave, whatever happened
-        number = err.errno if isinstance(err, OSError) and err.errno else 1
-        os.write(fail_w, f"{number}:{what}".encode("utf-8", "replace")[:4000])
+        number = (err.errno or 0) if isinstance(err, OSError) else 0
+        why = os.strerror(number) if number else str(err)
+        os.write(fail_w, f"{number}:{what}: {why}".encode("utf-8", "replace")[:4000])
     os._exit(127)
 
 

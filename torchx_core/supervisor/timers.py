@@ -21,10 +21,10 @@ class Timers:
         """Forget the timer, if it is pending."""
         self._due.pop(name, None)
 
-    def left(self) -> float | None:
-        """Return the seconds until the first is due, or None when none is pending."""
-        first = min((at for at, _ in self._due.values()), default=None)
-        return None if first is None else max(0.0, first - self._clock())
+    def left(self) -> float:
+        """Return the seconds until the first is due; infinity when none is pending."""
+        first = min((at for at, _ in self._due.values()), default=float("inf"))
+        return max(0.0, first - self._clock())
 
     def due(self) -> list[Callable[[], None]]:
         """Take out and return the actions that are due."""

@@ -47,27 +47,28 @@ def descendants(pid: int) -> list[int]:
     found: list[int] = []
     queue = [pid]
     while queue:
-        for child in _children(queue.pop()):
+        for child in children(queue.pop()):
             found.append(child)
             queue.append(child)
     return found
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Return the processes right below `pid`."""
     if not _LINUX:
-        return _children_elsewhere(pid)
-    children: list[int] = []
+        return __children_elsewhere(pid)
+    found: list[int] = []
     # One file per thread: a child belongs to the thread that forked it.
     for task in _listdir(f"/proc/{pid}/task"):
         try:
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                children += map(int, file.read().split())
+                found += map(int, file.read().split())
         except OSError:
             continue
-    return children
+    return found
 
 
-def _children_elsewhere(pid: int) -> list[int]:
+def __children_elsewhere(pid: int) -> list[int]:
     import subprocess  # imported here: only where there is no /proc
 
     listing = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, check=False).stdout
@@ -79,6 +80,22 @@ def kill_descendants(pid: int) -> None:
     """Send SIGKILL to every process below `pid`, not to itself."""
     for child in descendants(pid):
         kill(child, signal.SIGKILL)
+
+
+def group_of(pid: int) -> int:
+    """Return the process group of a process; 0 when it is gone."""
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
+
+
+def session_of(pid: int) -> int:
+    """Return the session of a process; 0 when it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
 
 
 def kill(pid: int, number: int) -> None:

@@ -195,5 +195,5 @@ def test_timers() -> None:
     for due in timers.due():
         due()
     assert seen == ["b", "a again"]
-    assert timers.left() is None
+    assert timers.left() == float("inf")
     assert json.dumps(seen)

@@ -21,10 +21,13 @@ __all__ = ["AsyncDoorbell", "Doorbell"]
 _IN_MODIFY = 0x2
 _IN_NONBLOCK = 0o4000
 _IN_CLOEXEC = 0o2000000
+_OVERFLOW = -1
 _EVENT = struct.Struct("iIII")
 
 FIRST_LOOK_S = 0.005
 LAST_LOOK_S = 0.1
+LONGEST_WAIT_S = 3600.0
+"""poll(2) counts milliseconds in 32 bits."""
 
 
 class Inotify:
@@ -39,7 +42,7 @@ class Inotify:
         if sys.platform != "linux":
             raise OSError("inotify is Linux's")
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self.fd = self._checked(self._libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
+        self.fd: int = self._checked(self._libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
 
     def add(self, path: str) -> int:
         """Watch a file; the number comes back from `read`."""
@@ -111,7 +114,7 @@ class Doorbell:
         """Return when something happened, or the time is over."""
         if self._inotify is None:
             timeout_s = self._look.next(timeout_s)
-        self._poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)
+        self._poll.poll(None if timeout_s is None else min(max(0.0, timeout_s), LONGEST_WAIT_S) * 1000)
         if self._inotify is not None:
             self._inotify.read()
 
@@ -157,7 +160,10 @@ class _Hub:
             del self._hubs[self._loop]
 
     def _ring(self) -> None:
-        for watch in self._inotify.read():
+        watches = self._inotify.read()
+        if _OVERFLOW in watches:  # the kernel dropped events: anybody's file may have grown
+            watches = set(self._bells)
+        for watch in watches:
             for bell in self._bells.get(watch, ()):
                 bell()
 

@@ -7,6 +7,7 @@ import time
 
 from torchx_core.errors import UnknownAppException
 from torchx_core.schedulers import AppEvent, Batch, EventFeed, FollowOptions, LogsLost, StateChanged
+from torchx_core.schedulers.local.cancelling import knock
 from torchx_core.schedulers.local.cursor import DONE, decode_cursor, encode_cursor
 from torchx_core.schedulers.local.doorbell import AsyncDoorbell, Doorbell
 from torchx_core.schedulers.local.life import is_served, settle
@@ -14,7 +15,7 @@ from torchx_core.schedulers.local.reader import TimelineReader
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.local.view import app_state, status
 from torchx_core.supervisor import machine, timeline
-from torchx_core.supervisor.records import ALIVE, CTL, RENEW, TIMELINE
+from torchx_core.supervisor.records import ALIVE, CANCEL, RENEW, TIMELINE
 from torchx_core.supervisor.timeline import Entry
 
 __all__ = ["LocalFeed"]
@@ -24,6 +25,10 @@ _MAX_TEXT = 1 << 20
 """Bytes of text in one batch, unless a single record has more."""
 
 _RENEWALS_PER_LEASE = 4
+
+_IDLE_LOOK_S = 10.0
+"""How often to look although nothing rang: a stopped supervisor rings no bell."""
+_CANCEL_LOOK_S = 1.0
 
 
 class LocalFeed(EventFeed):
@@ -46,6 +51,7 @@ class LocalFeed(EventFeed):
         self._bell: Doorbell | None = None
         self._async_bell: AsyncDoorbell | None = None
         self._renew_at = 0.0
+        self._cancelled = False
 
     @property
     def cursor(self) -> str:
@@ -67,7 +73,10 @@ class LocalFeed(EventFeed):
             served = is_served(self._record)  # asked first: what a dead supervisor wrote is all there now
             entries = self._entries()
             if not entries:
-                return None if served else self._end(lost=True)
+                if not served:
+                    return self._end(lost=True)
+                self._mind_the_cancel()
+                return None
             events = list(self._reader.events(entries))
             self._at += len(entries) * timeline.SIZE
             if entries[-1].kind == timeline.END:
@@ -84,6 +93,12 @@ class LocalFeed(EventFeed):
             self._timeline = os.open(self._record.path(TIMELINE), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as err:
             raise UnknownAppException(self._handle) from err
+
+    def _mind_the_cancel(self) -> None:
+        """Use the pause to see that a cancel which the supervisor does not serve is carried out."""
+        self._cancelled = os.path.exists(self._record.path(CANCEL))
+        if self._cancelled:
+            settle(self._record)
 
     def _entries(self) -> list[Entry]:
         """Return some whole records that follow our place."""
@@ -140,11 +155,11 @@ class LocalFeed(EventFeed):
             return
         await self._async_bell.wait(self._patience(timeout_s))
 
-    def _patience(self, timeout_s: float | None) -> float | None:
-        if self._record.plan.lease_s is None:
-            return timeout_s
-        until_renewal = max(0.0, self._renew_at - time.monotonic())
-        return until_renewal if timeout_s is None else min(timeout_s, until_renewal)
+    def _patience(self, timeout_s: float | None) -> float:
+        longest = _CANCEL_LOOK_S if self._cancelled else _IDLE_LOOK_S
+        if self._record.plan.lease_s is not None:
+            longest = min(longest, max(0.0, self._renew_at - time.monotonic()))
+        return longest if timeout_s is None else min(timeout_s, longest)
 
     def _renew(self) -> None:
         lease_s = self._record.plan.lease_s
@@ -168,18 +183,3 @@ class LocalFeed(EventFeed):
             if fd >= 0:
                 os.close(fd)
         self._alive = self._timeline = -1
-
-
-def knock(record: AppRecord, wish: bytes) -> bool:
-    """Wake the supervisor; false when there is none."""
-    try:
-        fd = os.open(record.path(CTL), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False  # ENXIO: nobody has the other end open
-    try:
-        os.write(fd, wish)
-    except OSError:
-        return True  # full of wishes already: it will wake up for those
-    finally:
-        os.close(fd)
-    return True

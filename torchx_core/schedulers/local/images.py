@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 
-from torchx_core.errors import InvalidAppError
+from torchx_core.errors import InvalidAppError, InvalidInputError
 from torchx_core.specs import Role
 
 __all__ = ["CWDImageProvider", "ImageProvider", "LocalDirectoryImageProvider"]
@@ -39,8 +39,17 @@ class CWDImageProvider(ImageProvider):
     """Ignores the image: everything happens in the submitter's working directory (``local_cwd``)."""
 
     def fetch(self, image: str) -> str:  # noqa: ARG002  # that is the idea
-        """Return the working directory."""
-        return os.getcwd()
+        """Return the working directory.
+
+        Raises:
+            InvalidInputError: It was removed under us.
+        """
+        try:
+            return os.getcwd()
+        except FileNotFoundError as err:
+            raise InvalidInputError(
+                "the working directory does not exist any more; change to one that does"
+            ) from err
 
     def cwd(self, img_root: str) -> str:
         """Return the working directory."""

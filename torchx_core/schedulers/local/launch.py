@@ -24,9 +24,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import torchx_core
 from torchx_core.errors import SubmitFailedError
-from torchx_core.schedulers.local.life import REAP_LOCK, has_begun, locked
+from torchx_core.schedulers.local.life import REAP_LOCK, locked
 from torchx_core.schedulers.local.record import AppRecord
-from torchx_core.supervisor.final import read_final
+from torchx_core.supervisor.closing import has_begun
 from torchx_core.supervisor.records import (
     ALIVE,
     CTL,
@@ -40,11 +40,9 @@ from torchx_core.supervisor.records import (
     write_all,
 )
 
-__all__ = ["create", "remove_debris", "start_again"]
+__all__ = ["create", "start_again"]
 
-_HIDDEN = (".new-", ".undone-", ".deleted-")
-_DEBRIS_AGE_S = 3600
-_TRIES = 10
+_PATIENCE_S = 30.0
 _PAUSE_S = 0.005
 
 _STUB = (
@@ -83,33 +81,31 @@ def create(app_dir: str, record: Json) -> bool:
     return True
 
 
-def start_again(record: AppRecord) -> None:
-    """Start the supervisor of an app whose launcher died before it could; harmless at any other time."""
-    with locked(record.path(REAP_LOCK)):
-        if has_begun(record) or read_final(record.directory) is not None:
-            return
-        for _ in range(_TRIES):
-            if _start_if_free(record.directory):
-                return
-            time.sleep(_PAUSE_S)  # noqa: TID251  # a look lasts microseconds; nothing tells of its end
+def start_again(record: AppRecord) -> bool:
+    """See that an app which exists is started: its launcher may have died before it could.
 
-
-def _start_if_free(app_dir: str) -> bool:
-    """Start the supervisor, unless somebody holds the lock: who has started it, or looks for that."""
-    try:
-        with _held(app_dir) as held:
-            _spawn(app_dir, held)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def remove_debris(session_dir: str) -> None:
-    """Remove hidden directories of submits and deletes that died half way, an hour after they did."""
+    Returns:
+        Whether there is such an app; false when its launcher took it back meanwhile.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
     with suppress(FileNotFoundError):
-        for entry in os.scandir(session_dir):
-            if entry.name.startswith(_HIDDEN) and time.time() - entry.stat().st_mtime > _DEBRIS_AGE_S:
-                shutil.rmtree(entry.path, ignore_errors=True)
+        while not has_begun(record.directory):
+            if _start_if_free(record) or time.monotonic() > deadline:
+                break
+            time.sleep(_PAUSE_S)  # noqa: TID251  # its launcher is at work, and nothing tells of the end
+    return os.path.exists(record.path(SPEC))
+
+
+def _start_if_free(record: AppRecord) -> bool:
+    """Start the supervisor, unless somebody holds the lock: who starts it, or looks whether it lives."""
+    with locked(record.path(REAP_LOCK)):
+        try:
+            with _held(record.directory) as held:
+                if not has_begun(record.directory):  # asked while we hold the lock: it cannot begin now
+                    _spawn(record.directory, held)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _write_record(directory: str, record: Json) -> None:
@@ -159,6 +155,8 @@ def _start_or_undo(app_dir: str, held: list[int]) -> None:
 
 
 def _spawn(app_dir: str, held: list[int]) -> None:
+    if not os.access(sys.executable or "", os.X_OK):
+        raise OSError(errno.ENOENT, "no Python to run the supervisor with; sys.executable is", sys.executable)
     package_root = os.path.dirname(os.path.dirname(os.path.abspath(torchx_core.__file__)))
     interpreter = [sys.executable, "-I", "-S", "-c", _STUB, package_root, app_dir]
     with open(os.path.join(app_dir, SUPERVISOR_LOG), "ab") as log:

@@ -15,13 +15,14 @@ from contextlib import contextmanager
 
 from torchx_core.schedulers.local.record import AppRecord, boot_id
 from torchx_core.supervisor import machine
-from torchx_core.supervisor.closing import close_lost, state_on_disk
+from torchx_core.supervisor.closing import close_lost, has_begun, state_on_disk
 from torchx_core.supervisor.final import read_final
 from torchx_core.supervisor.journal import read_journal
-from torchx_core.supervisor.records import CANCEL, JOURNAL, LOCK, read_json
+from torchx_core.supervisor.limits import group_prefix, remove_groups
+from torchx_core.supervisor.records import CANCEL, JOURNAL, LOCK, SUPERVISOR_LOG, read_json
 from torchx_core.supervisor.tree import descendants, kill, marked
 
-__all__ = ["REAP_LOCK", "has_begun", "is_served", "locked", "settle"]
+__all__ = ["REAP_LOCK", "is_served", "locked", "settle"]
 
 REAP_LOCK = "reap.lock"
 
@@ -44,11 +45,6 @@ def is_served(record: AppRecord) -> bool:
     return False
 
 
-def has_begun(record: AppRecord) -> bool:
-    """Return whether a supervisor ever wrote to the journal."""
-    return next(read_journal(record.path(JOURNAL)), None) is not None
-
-
 def settle(record: AppRecord) -> machine.State:
     """Return the app's true state, after making it true where its supervisor no longer can."""
     ended = read_final(record.directory)
@@ -69,15 +65,26 @@ def _close(record: AppRecord) -> machine.State:
         if is_served(record):  # somebody started it meanwhile
             return state_on_disk(record.directory, record.plan)
         _kill_leftovers(record)
+        remove_groups(group_prefix(record.incarnation))
         return close_lost(record.directory, record.plan, _why(record))
 
 
 def _why(record: AppRecord) -> str:
     if record.boot_id != boot_id():
         return "the host was rebooted"
-    if not has_begun(record):
-        return "it was never started: its submitter died first"
+    if not has_begun(record.directory):
+        why = "its submitter died first, or its supervisor could not run"
+        return f"it was never started: {why}{_last_words(record)}"
     return "its supervisor and guardian were both killed"
+
+
+def _last_words(record: AppRecord) -> str:
+    try:
+        with open(record.path(SUPERVISOR_LOG), errors="replace") as file:
+            words = file.read().strip()
+    except OSError:
+        return ""
+    return f": {words[-300:]}" if words else ""
 
 
 def _kill_leftovers(record: AppRecord) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import cast
 
-from torchx_core.errors import InvalidRunConfigException
+from torchx_core.errors import InvalidInputError, InvalidRunConfigException
 from torchx_core.specs import CfgVal, runopts
 
-__all__ = ["local_run_opts", "number", "one_of"]
+__all__ = ["check_grace", "local_run_opts", "number", "one_of"]
 
 
 def local_run_opts() -> runopts:
@@ -60,9 +61,19 @@ def number(cfg: Mapping[str, CfgVal], key: str) -> float | None:
         InvalidRunConfigException: It is negative, or zero where that means nothing.
     """
     value = cast("float | None", cfg.get(key))
-    if value is not None and (value < 0 or (value == 0 and key != "grace_s")):
+    if value is not None and not (isfinite(value) and (value > 0 or (value == 0 and key == "grace_s"))):
         raise InvalidRunConfigException(f"{key} must be a positive number of seconds: {value}", key, cfg)
     return value
+
+
+def check_grace(grace_s: float | None) -> None:
+    """Refuse a grace period that is no length of time.
+
+    Raises:
+        InvalidInputError: It is negative, infinite or no number.
+    """
+    if grace_s is not None and not (isfinite(grace_s) and grace_s >= 0):
+        raise InvalidInputError(f"grace_s must be a number of seconds, 0 or more: {grace_s}")
 
 
 def one_of(cfg: Mapping[str, CfgVal], key: str, allowed: tuple[str, ...]) -> str:

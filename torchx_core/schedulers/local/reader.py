@@ -52,21 +52,18 @@ class TimelineReader:
         for entry in entries:
             if entry.kind in _NAMES:
                 if self._wants_text(entry):
-                    yield self._lines(entry, texts.of(entry))
+                    text = texts.of(entry)
+                    yield (
+                        self._lines(entry, text)
+                        if len(text) == entry.size
+                        else self._lost(entry, "its log file was removed")
+                    )
             elif entry.kind == timeline.EVENT:
                 yield from self._changes(entry)
             elif entry.kind == timeline.REPORT:
                 yield from self._report(entry)
             elif entry.kind == timeline.LOST and self._wants(entry.replica):
-                role, index, attempt, at = self._whose(entry)
-                yield LogsLost(
-                    role=role,
-                    replica=index,
-                    attempt=attempt,
-                    size_bytes=entry.size,
-                    reason="disk full",
-                    time=at,
-                )
+                yield self._lost(entry, "disk full")
 
     def _wants(self, replica: int) -> bool:
         return self._wants_role(self._plan[replica].role)
@@ -88,6 +85,12 @@ class TimelineReader:
         lines = text[:-1].split("\n") if eol else text.split("\n")
         return LogLines(role, index, attempt, _NAMES[entry.kind], tuple(lines), at, eol)
 
+    def _lost(self, entry: Entry, reason: str) -> LogsLost:
+        role, index, attempt, at = self._whose(entry)
+        return LogsLost(
+            role=role, replica=index, attempt=attempt, size_bytes=entry.size, reason=reason, time=at
+        )
+
     def _changes(self, entry: Entry) -> Iterator[AppEvent]:
         event = decode_event(_read(self._record.path(JOURNAL), entry.offset, entry.size))
         if event is None:
@@ -95,7 +98,7 @@ class TimelineReader:
         before = self._state or machine.replay(
             fresh_state(self._record.plan), self._events_before(entry.offset)
         )
-        self._state = machine.step(before, event)[0]
+        self._state = machine.fold(before, event)
         for change in changes(event, self._state):
             if isinstance(change, StateChanged) or self._wants_role(change.role):
                 yield change

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import builtins
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from torchx_core.errors import (
     AppIdConflictError,
-    AppNotTerminalError,
     CorruptRecordError,
     InvalidAppError,
-    InvalidInputError,
     NewerRecordError,
-    SubmitFailedError,
+    SchedulerError,
     UnknownAppException,
 )
 from torchx_core.schedulers import (
@@ -31,19 +28,28 @@ from torchx_core.schedulers import (
 from torchx_core.schedulers.difference import differences
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.local import launch, view
-from torchx_core.schedulers.local.feed import LocalFeed, knock
+from torchx_core.schedulers.local.cancelling import ask_to_end
+from torchx_core.schedulers.local.deletion import delete_app, remove_debris, size_bytes
+from torchx_core.schedulers.local.feed import LocalFeed
+from torchx_core.schedulers.local.host_check import check_host
 from torchx_core.schedulers.local.images import ImageProvider
 from torchx_core.schedulers.local.life import settle
-from torchx_core.schedulers.local.options import local_run_opts
+from torchx_core.schedulers.local.options import check_grace, local_run_opts
 from torchx_core.schedulers.local.ownership import owned_by, owner_of, set_owner
-from torchx_core.schedulers.local.paths import check_file_system, default_state_dir, file_name, name_of
+from torchx_core.schedulers.local.paths import default_state_dir, file_name, name_of
 from torchx_core.schedulers.local.record import AppRecord, asked_for, encode_record, read_record
 from torchx_core.schedulers.local.request import LocalRequest, render
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx_core.supervisor import machine
-from torchx_core.supervisor.records import CANCEL, LOOK, Json, write_once
+from torchx_core.supervisor.records import Json
 
 __all__ = ["LocalScheduler"]
+
+
+_MOST_RETRIES = 65_535  # an attempt's number has 16 bits in the timeline
+
+
+_MOST_RETRIES = 65_535  # an attempt's number has 16 bits in the timeline
 
 
 class LocalScheduler(Scheduler[LocalRequest]):
@@ -96,6 +102,14 @@ class LocalScheduler(Scheduler[LocalRequest]):
 
     def _validate(self, app: AppDef) -> None:
         for i, role in enumerate(app.roles):
+            if role.max_retries > _MOST_RETRIES:
+                raise InvalidAppError(
+                    f"roles[{i}].max_retries", f"must be at most {_MOST_RETRIES}: {role.max_retries}"
+                )
+            if role.max_retries > _MOST_RETRIES:
+                raise InvalidAppError(
+                    f"roles[{i}].max_retries", f"at most {_MOST_RETRIES}: {role.max_retries}"
+                )
             if role.mounts:
                 raise InvalidAppError(
                     f"roles[{i}].mounts",
@@ -122,60 +136,29 @@ class LocalScheduler(Scheduler[LocalRequest]):
         """Create the app, or attach to the one that an equal request created."""
         request = dryrun_info.request
         asked = asked_for(request.app, dict(request.cfg))
-        existing = read_record(request.app_dir)
-        if existing is None:
-            self._check_host(request)
-            record = encode_record(asked, request.plan, created_at=time.time())
-            if launch.create(request.app_dir, record):
+        while True:
+            existing = read_record(request.app_dir)
+            if existing is None:
+                check_host(request)
+                record = encode_record(asked, request.plan, created_at=time.time())
+                if launch.create(request.app_dir, record):
+                    return request.app_id
+            elif self._attach(request.app_id, existing, asked):
                 return request.app_id
-            existing = self._record(request.app_id)
-        self._attach(request.app_id, existing, asked)
-        return request.app_id
 
-    def _attach(self, app_id: str, existing: AppRecord, asked: Json) -> None:
+    def _attach(self, app_id: str, existing: AppRecord, asked: Json) -> bool:
+        """Return whether the app is there to stay; false when it was taken back while we looked."""
         difference = differences(existing.asked, asked)
         if difference:
             raise AppIdConflictError(app_id, difference)
-        launch.start_again(existing)
-
-    def _check_host(self, request: LocalRequest) -> None:
-        """Find out before anything is created what would make every replica fail."""
-        try:
-            os.makedirs(self._session_dir, mode=0o700, exist_ok=True)
-        except OSError as err:
-            raise SubmitFailedError(
-                f"cannot write to the state directory {self._session_dir}: {err.strerror}"
-            ) from err
-        check_file_system(self._session_dir)
-        for replica in request.plan.replicas:
-            if replica.replica_id:
-                continue  # replicas of a role differ in their arguments only
-            program = replica.argv[0]
-            path = replica.env.get("PATH", os.environ.get("PATH", os.defpath))
-            found = os.path.join(replica.cwd, program) if os.sep in program else program
-            if shutil.which(found, path=path) is None:
-                where = replica.cwd if os.sep in program else path
-                raise InvalidAppError(
-                    f"roles[{replica.role!r}].entrypoint",
-                    f"no such program on this host: {program!r}; looked in {where}",
-                )
-        self._check_log_dir(request)
-
-    def _check_log_dir(self, request: LocalRequest) -> None:
-        if request.cfg.get("log_dir"):
-            directory = os.path.dirname(os.path.dirname(request.plan.replicas[0].log_dir))
-            try:
-                os.makedirs(directory, exist_ok=True)
-                writable = os.access(directory, os.W_OK | os.X_OK)
-            except OSError:
-                writable = False
-            if not writable:
-                raise InvalidInputError(f"log_dir is not writable: {directory}; choose another directory")
+        return launch.start_again(existing)
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return what is known of the app; ends it first if nobody serves it any more."""
-        record = read_record(self._app_dir(app_id))
-        return None if record is None else view.describe(record, settle(record), app_id)
+        with suppress(FileNotFoundError):  # deleted while we look
+            record = read_record(self._app_dir(app_id))
+            return None if record is None else view.describe(record, settle(record), app_id)
+        return None
 
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first; a record that cannot be read is UNKNOWN."""
@@ -193,6 +176,8 @@ class LocalScheduler(Scheduler[LocalRequest]):
             if record is None:
                 return None
             state = view.app_state(settle(record))
+        except FileNotFoundError:
+            return None  # deleted while we look
         except (CorruptRecordError, NewerRecordError):
             return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN)
         return ListAppResponse(app_id=app_id, state=state, name=record.name, submitted_at=record.created_at)
@@ -200,55 +185,40 @@ class LocalScheduler(Scheduler[LocalRequest]):
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
     ) -> CancelOutcome:
-        """Write the wish, wake the supervisor, return."""
+        """Write the wish, wake the supervisor, return.
+
+        Raises:
+            InvalidInputError: The grace period is no length of time.
+            SchedulerError: The disk is full and the supervisor cannot be reached without it; retryable.
+        """
+        check_grace(grace_s)
         record = read_record(self._app_dir(app_id))
         if record is None:
             return CancelOutcome.UNKNOWN_APP
-        with owned_by(record, if_owner) as owned:
-            if not owned:
-                return CancelOutcome.NOT_OWNER
-            if settle(record).phase == machine.ENDED:
-                return CancelOutcome.ALREADY_TERMINAL
-            wish = cast(
-                "Json",
-                {
-                    "outcome": machine.CANCELLED,
-                    "msg": reason or "cancelled",
-                    "grace_s": grace_s,
-                    "monotonic": time.monotonic(),
-                },
-            )
-            write_once(record.directory, CANCEL, wish)
-        knock(record, LOOK)
+        try:
+            with owned_by(record, if_owner) as owned:
+                if not owned:
+                    return CancelOutcome.NOT_OWNER
+                if settle(record).phase == machine.ENDED:
+                    return CancelOutcome.ALREADY_TERMINAL
+                ask_to_end(record, grace_s, reason)
+        except FileNotFoundError:
+            return CancelOutcome.UNKNOWN_APP  # deleted while we looked
         return CancelOutcome.REQUESTED
 
     def delete(self, app_id: str) -> None:
-        """Remove the record of a terminal app, and its logs, wherever they lie."""
-        record = read_record(self._app_dir(app_id))
-        if record is None:
-            return
-        state = settle(record)
-        if state.phase != machine.ENDED:
-            raise AppNotTerminalError(self._handle(app_id), str(view.app_state(state)), "delete")
-        gone = os.path.join(self._session_dir, f".deleted-{os.urandom(6).hex()}")
-        try:
-            os.rename(record.directory, gone)
-        except FileNotFoundError:
-            return  # somebody else deleted it
-        for log_dir in _log_dirs(record):
-            shutil.rmtree(log_dir, ignore_errors=True)
-        shutil.rmtree(gone, ignore_errors=True)
+        """Remove the record of a terminal app, and its logs, wherever they lie; also one that is corrupt."""
+        delete_app(self._app_dir(app_id), self._handle(app_id))
 
     def size_bytes(self, app_id: str) -> int:
         """Return the size of the app's record and logs."""
-        record = read_record(self._app_dir(app_id))
-        return 0 if record is None else sum(map(_tree_size, {record.directory, *_log_dirs(record)}))
+        return size_bytes(self._app_dir(app_id))
 
     def prune(
         self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
     ) -> builtins.list[str]:
         """Delete terminal apps as every scheduler does, and what killed submits and deletes left over."""
-        launch.remove_debris(self._session_dir)
+        remove_debris(self._session_dir)
         return super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
 
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> LocalFeed:
@@ -261,7 +231,12 @@ class LocalScheduler(Scheduler[LocalRequest]):
 
     def take_over(self, app_id: str, token: str, *, expected: str | None = None, force: bool = False) -> bool:
         """Change the owner by compare-and-set."""
-        return set_owner(self._record(app_id), token, expected, force=force)
+        try:
+            return set_owner(self._record(app_id), token, expected, force=force)
+        except FileNotFoundError as err:
+            raise UnknownAppException(self._handle(app_id)) from err
+        except OSError as err:
+            raise SchedulerError(f"cannot take over {app_id}: {err.strerror}", retryable=True) from err
 
     def _record(self, app_id: str) -> AppRecord:
         record = read_record(self._app_dir(app_id))
@@ -274,17 +249,3 @@ class LocalScheduler(Scheduler[LocalRequest]):
 
     def _handle(self, app_id: str) -> str:
         return f"{self.backend}://{self.session_name}/{app_id}"
-
-
-def _log_dirs(record: AppRecord) -> set[str]:
-    """Return the directory in which all of the app's logs lie; it may be outside of its record."""
-    return {os.path.dirname(os.path.dirname(replica.log_dir)) for replica in record.plan.replicas}
-
-
-def _tree_size(directory: str) -> int:
-    size = 0
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            with suppress(OSError):
-                size += os.lstat(os.path.join(folder, name)).st_size
-    return size

@@ -38,7 +38,7 @@ class FakeApp:
         self.record = record
         self.stream: list[AppEvent] = []
         self.owner: str | None = None
-        self.state = fresh_state(record.plan)
+        self.state: machine.State = fresh_state(record.plan)
         self._scripts = scripts
         self._clock = clock
         self._left: dict[int, deque[Step]] = {}  # what each running replica has still to do

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_apps import app_of, lines_of, running, supervisor_of
+from local_apps import app_of, fill, lines_of, running, supervisor_of
 
 from torchx_core import AppState, Runner, get_runner
 from torchx_core.errors import (
@@ -39,20 +39,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(point)], check=True)
 
 
-def fill(directory: Path, *, leave: int = 0) -> Path:
-    """Use up the space of a file system, but for so many bytes; return the file to remove."""
-    filler = directory / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 4096) == 4096:
-                pass
-        except OSError:
-            pass
-        if leave:
-            file.truncate(file.tell() - leave)
-    return filler
-
-
 @needs_root
 def test_submit_to_a_full_disk(small_disk: Path) -> None:
     """Nothing is submitted, nothing is left behind, and the error says why."""
@@ -75,7 +61,7 @@ def test_a_disk_that_fills_up_costs_log_lines_not_the_job(small_disk: Path) -> N
     with get_runner("s", state_dir=str(small_disk)) as runner:
         handle = runner.run(app_of("sh", "-c", script), "local_cwd")
         follower = runner.follow(handle)
-        seen = []
+        seen: list[str] = []
         lost: list[LogsLost] = []
         filler = None
         for batch in follower:

@@ -12,7 +12,7 @@ from local_apps import app_of
 from torchx_core import Runner
 from torchx_core.errors import InvalidCursorError, InvalidInputError, SchedulerError
 from torchx_core.schedulers.difference import differences
-from torchx_core.schedulers.local import launch
+from torchx_core.schedulers.local import deletion
 from torchx_core.schedulers.local.cursor import decode_cursor, encode_cursor
 from torchx_core.schedulers.local.paths import check_file_system, file_name, name_of
 from torchx_core.supervisor import timeline
@@ -87,7 +87,7 @@ def test_prune_removes_the_oldest_and_leaves_what_runs(runner: Runner, state_dir
     assert runner.prune("local_cwd", max_count=2) == ["a"]
     assert runner.prune("local_cwd", max_bytes=0) == ["b"]
     assert runner.prune("local_cwd", max_age_s=0) == []
-    assert [p.name for p in (state_dir / "local_cwd" / "s").iterdir()] == ["runs"]
+    assert {p.name for p in (state_dir / "local_cwd" / "s").iterdir()} == {"runs", ".lock"}
 
 
 def test_prune_removes_what_killed_submits_left(
@@ -98,7 +98,7 @@ def test_prune_removes_what_killed_submits_left(
     (session / ".new-123").mkdir(parents=True)
     runner.prune("local_cwd")
     assert (session / ".new-123").exists()
-    monkeypatch.setattr(launch, "_DEBRIS_AGE_S", -1)
+    monkeypatch.setattr(deletion, "_DEBRIS_AGE_S", -1)
     runner.prune("local_cwd")
     assert not (session / ".new-123").exists()
 

@@ -144,7 +144,7 @@ def test_following_renews_the_lease(runner: Runner) -> None:
 def test_everyone_sees_cancelled(runner: Runner) -> None:
     """Followers that were there before the cancel see it too, with the reason."""
     handle = runner.run(app_of("sleep", "600"), "local_cwd")
-    states = []
+    states: list[tuple[AppState, str]] = []
     for batch in runner.follow(handle):
         states += [(e.state, e.msg) for e in batch.events if isinstance(e, StateChanged)]
         if len(states) == 1:

@@ -1,0 +1,74 @@
+"""Finds out before anything is created what would make a submit, or every replica, fail on this host."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+
+from torchx_core.errors import InvalidAppError, InvalidInputError, SubmitFailedError
+from torchx_core.schedulers.local.paths import check_file_system
+from torchx_core.schedulers.local.request import LocalRequest
+from torchx_core.supervisor.plan import ReplicaPlan
+
+__all__ = ["check_host"]
+
+_FILES_PER_REPLICA = 8
+_FILES_OF_ITS_OWN = 32
+
+
+def check_host(request: LocalRequest) -> None:
+    """Check directories, programs and limits.
+
+    Raises:
+        SubmitFailedError: The state directory cannot be written.
+        SchedulerError: It is on a network file system.
+        InvalidAppError: A program does not exist, or there are more replicas than open files allow.
+        InvalidInputError: ``log_dir`` cannot be written.
+    """
+    _check_state_dir(os.path.dirname(request.app_dir))
+    for replica in request.plan.replicas:
+        if replica.replica_id == 0:  # replicas of a role differ in their arguments only
+            _check_program(replica)
+    _check_descriptors(len(request.plan.replicas))
+    if request.cfg.get("log_dir"):
+        _check_log_dir(os.path.dirname(os.path.dirname(request.plan.replicas[0].log_dir)))
+
+
+def _check_state_dir(directory: str) -> None:
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    except OSError as err:
+        raise SubmitFailedError(f"cannot write to the state directory {directory}: {err.strerror}") from err
+    check_file_system(directory)
+
+
+def _check_program(replica: ReplicaPlan) -> None:
+    program = replica.argv[0]
+    path = replica.env.get("PATH", os.environ.get("PATH", os.defpath))
+    found = os.path.join(replica.cwd, program) if os.sep in program else program
+    if shutil.which(found, path=path) is None:
+        where = replica.cwd if os.sep in program else path
+        raise InvalidAppError(
+            f"roles[{replica.role!r}].entrypoint",
+            f"no such program on this host: {program!r}; looked in {where}",
+        )
+
+
+def _check_descriptors(replicas: int) -> None:
+    needed = _FILES_OF_ITS_OWN + _FILES_PER_REPLICA * replicas
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if allowed != resource.RLIM_INFINITY and needed > allowed:
+        raise InvalidAppError(
+            "roles", f"{replicas} replicas need {needed} open files; the hard limit is {allowed} (ulimit -Hn)"
+        )
+
+
+def _check_log_dir(directory: str) -> None:
+    try:
+        os.makedirs(directory, exist_ok=True)
+        writable = os.access(directory, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise InvalidInputError(f"log_dir is not writable: {directory}; choose another directory")
