@@ -49,9 +49,6 @@ __all__ = ["LocalScheduler"]
 _MOST_RETRIES = 65_535  # an attempt's number has 16 bits in the timeline
 
 
-_MOST_RETRIES = 65_535  # an attempt's number has 16 bits in the timeline
-
-
 class LocalScheduler(Scheduler[LocalRequest]):
     """Runs each replica as a process of this user on this host.
 
@@ -105,10 +102,6 @@ class LocalScheduler(Scheduler[LocalRequest]):
             if role.max_retries > _MOST_RETRIES:
                 raise InvalidAppError(
                     f"roles[{i}].max_retries", f"must be at most {_MOST_RETRIES}: {role.max_retries}"
-                )
-            if role.max_retries > _MOST_RETRIES:
-                raise InvalidAppError(
-                    f"roles[{i}].max_retries", f"at most {_MOST_RETRIES}: {role.max_retries}"
                 )
             if role.mounts:
                 raise InvalidAppError(

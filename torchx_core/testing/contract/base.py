@@ -25,7 +25,7 @@ UP = "up"
 class ContractBase:
     """Hooks to override, and helpers; holds no test."""
 
-    __test__ = False
+    __test__: ClassVar[bool] = False
 
     backend: ClassVar[str]
     """The scheduler's name in the runner."""
@@ -56,7 +56,7 @@ class ContractBase:
     def __init_subclass__(cls, **kwargs: object) -> None:
         """Have pytest collect the class that an author derives."""
         super().__init_subclass__(**kwargs)
-        cls.__test__ = cls.__dict__.get("__test__", True)
+        cls.__test__ = bool(cls.__dict__.get("__test__", True))
 
     @pytest.fixture
     def runner(self, new_runner: NewRunner) -> Iterator[Runner]:

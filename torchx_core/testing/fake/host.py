@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from threading import RLock
 from typing import cast
 
@@ -69,7 +70,7 @@ class FakeHost:
         """
         self.backend = backend
         self.clock = clock
-        self.lock = RLock()
+        self.lock: AbstractContextManager[bool | None] = RLock()
         self.apps: dict[tuple[str, str], FakeApp] = {}
         self._scripts = dict(scripts or {})
         self._bells: list[Callable[[], None]] = []

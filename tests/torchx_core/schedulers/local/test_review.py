@@ -209,7 +209,7 @@ def test_a_python_that_cannot_run(runner: Runner, monkeypatch: pytest.MonkeyPatc
 
 def test_a_failed_start_while_another_submits(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who attaches to an app that its launcher then takes back submits it himself."""
-    spawn = launch._spawn  # noqa: SLF001  # the point at which it fails
+    spawn = launch._spawn  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # where it fails
     inside, go_on = threading.Event(), threading.Event()
 
     def fail_once(app_dir: str, held: list[int]) -> None:

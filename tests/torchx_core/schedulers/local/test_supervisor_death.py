@@ -133,7 +133,8 @@ def test_racing_readers_agree(runner: Runner, state_dir: Path) -> None:
     wait_until(lambda: running("600.6"))
     kill(*supervisor_of(state_dir, "one"))
     with ThreadPoolExecutor(16) as pool:
-        ends = list(pool.map(lambda one: runner.wait(one, timeout_s=5), [handle] * 16))
+        waits = [pool.submit(runner.wait, handle, timeout_s=5) for _ in range(16)]
+    ends = [wait.result() for wait in waits]
     assert len({repr(end) for end in ends}) == 1
     assert [end.state for end in ends if end] == [AppState.FAILED] * 16
 
