@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -25,19 +26,34 @@ _BUILT_IN = {
 }
 
 
-def scheduler_factories() -> dict[str, SchedulerFactory]:
+class _Factories(Mapping[str, SchedulerFactory]):
+    """The built-in schedulers at once; entry points when another name is asked for, or all names."""
+
+    def __getitem__(self, name: str) -> SchedulerFactory:
+        return _lazy(name, _BUILT_IN[name] if name in _BUILT_IN else self._plugged_in[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**_BUILT_IN, **self._plugged_in})
+
+    def __len__(self) -> int:
+        return len({**_BUILT_IN, **self._plugged_in})
+
+    @cached_property
+    def _plugged_in(self) -> Mapping[str, str]:
+        from importlib.metadata import (
+            entry_points,
+        )  # imported here: 30 ms that a built-in name should not pay
+
+        return {e.name: e.value for e in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def scheduler_factories() -> Mapping[str, SchedulerFactory]:
     """Return every known scheduler's factory; the first is the default.
 
     A factory imports its scheduler when it is called, so an unused scheduler costs nothing and a broken
-    one harms nobody else. An entry point replaces a built-in scheduler of the same name.
+    one harms nobody else. An entry point cannot take the name of a built-in scheduler.
     """
-    return {name: _lazy(name, target) for name, target in {**_BUILT_IN, **_entry_points()}.items()}
-
-
-def _entry_points() -> Mapping[str, str]:
-    from importlib.metadata import entry_points  # imported here: 15 ms that only a look-up should pay
-
-    return {e.name: e.value for e in entry_points(group=ENTRY_POINT_GROUP)}
+    return _Factories()
 
 
 def _lazy(name: str, target: str) -> SchedulerFactory:

@@ -59,14 +59,12 @@ def test_a_broken_scheduler_harms_nobody_else(tmp_path: Path, monkeypatch: pytes
             runner.list("gone")
 
 
-def test_an_entry_point_replaces_a_built_in_scheduler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that a site can bring its own; the order stays."""
+def test_an_entry_point_cannot_take_a_built_in_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No installed package changes what local_cwd means."""
     install(tmp_path, monkeypatch, "local_cwd = txc_plugin:Home.scheduler")
     factories = scheduler_factories()
     assert next(iter(factories)) == "local_cwd"
-    assert factories["local_cwd"]("mine").backend == "plugged"
+    assert factories["local_cwd"]("mine").backend == "local_cwd"
 
 
 def test_looking_for_schedulers_loads_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ class Runner:
     ) -> None:
         """Create no scheduler yet: each is made when it is first used."""
         self.name = name
-        self._factories = dict(scheduler_factories)
+        self._factories = scheduler_factories
         self._params = dict(scheduler_params or {})
         self._schedulers: dict[tuple[str, str], Scheduler[object]] = {}
         self._making = Lock()

@@ -49,6 +49,8 @@ def confine(name: str, *, cpu: float, mem_mb: int) -> Group:
         cpu: Cores; 0 for no limit.
         mem_mb: Megabytes; 0 for no limit.
     """
+    if cpu <= 0 and mem_mb <= 0:
+        return Group((), "", "")  # reading the mounts costs 0.3 ms per replica
     directories: list[str] = []
     missing: list[str] = []
     memory_events = ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import traceback
 from typing import NoReturn, cast
 
 from torchx_core.supervisor.closing import close_lost, has_begun
@@ -65,6 +64,8 @@ def _supervise(app_dir: str, name: str, plan: Plan, ctl: int) -> NoReturn:
         Supervisor(app_dir, name, plan, ctl).run()
         code = 0
     except BaseException:  # noqa: BLE001  # the last place: the guardian must learn of it, the log has the rest
+        import traceback  # imported here: 2 ms that a healthy start does not pay
+
         traceback.print_exc()
         sys.stderr.flush()
     os._exit(code)

@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple, NoReturn
 
 from torchx_core.supervisor.tree import die_with_parent
 
-_RESET = [s for s in signal.Signals if s not in (signal.SIGKILL, signal.SIGSTOP)]
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
@@ -67,9 +67,10 @@ def start(program: Program, *, exact: bool) -> Running:
         err_r, err_w = _pipe(fds, exact=exact)
         fail_r, fail_w = _pipe(fds, exact=False)
         parent = os.getpid()
+        path = find_program(program.argv[0], program.env.get("PATH", os.defpath))
         pid = os.fork()
         if pid == 0:
-            _become(program, parent, out_w, err_w, fail_w)
+            _become(path, program, parent, out_w, err_w, fail_w)
         _close(fds, out_w, err_w, fail_w)
         problem = os.read(fail_r, 4096)
         _close(fds, fail_r)
@@ -84,6 +85,18 @@ def start(program: Program, *, exact: bool) -> Running:
     os.set_blocking(out_r, False)
     os.set_blocking(err_r, False)
     return Running(pid, out_r, err_r)
+
+
+@cache
+def find_program(name: str, path: str) -> str:
+    """Return where in PATH the program lies, as execvp(3) finds it; the name itself when it does not.
+
+    Looked up before the fork and once per app: every directory of PATH would cost each replica a failed exec.
+    """
+    if os.sep in name:
+        return name
+    places = (os.path.join(directory, name) for directory in path.split(os.pathsep))
+    return next((p for p in places if os.access(p, os.X_OK) and not os.path.isdir(p)), name)
 
 
 def _pipe(fds: list[int], *, exact: bool) -> tuple[int, int]:
@@ -102,14 +115,14 @@ def _close(fds: list[int], *which: int) -> None:
     fds[:] = [fd for fd in fds if fd not in which]
 
 
-def _become(program: Program, parent: int, out_w: int, err_w: int, fail_w: int) -> NoReturn:
+def _become(path: str, program: Program, parent: int, out_w: int, err_w: int, fail_w: int) -> NoReturn:
     """Turn the forked child into the program; on failure tell the parent which step failed."""
     what = "cannot prepare the process"
     try:
         os.setsid()
         die_with_parent(parent)
-        for path in program.cgroups:
-            _write(path, str(os.getpid()))
+        for entrance in program.cgroups:
+            _write(entrance, str(os.getpid()))
         # The kernel should take the program before its supervisor when memory runs out.
         _try_write("/proc/self/oom_score_adj", "500")
         _restore_signals()
@@ -121,7 +134,7 @@ def _become(program: Program, parent: int, out_w: int, err_w: int, fail_w: int) 
         what = f"cannot enter directory {program.cwd!r}"
         os.chdir(program.cwd)
         what = f"cannot execute {program.argv[0]!r}"
-        os.execvpe(program.argv[0], program.argv, program.env)
+        os.execve(path, program.argv, program.env)
     except BaseException as err:  # noqa: BLE001  # the child must report and leave, whatever happened
         number = (err.errno or 0) if isinstance(err, OSError) else 0
         why = os.strerror(number) if number else str(err)
@@ -129,13 +142,16 @@ def _become(program: Program, parent: int, out_w: int, err_w: int, fail_w: int) 
     os._exit(127)
 
 
+@cache
+def _ignored() -> tuple[signal.Signals, ...]:
+    """Return the signals that this process ignores; they are set up once, before the first start."""
+    return tuple(number for number in signal.Signals if signal.getsignal(number) is signal.SIG_IGN)
+
+
 def _restore_signals() -> None:
     """Undo what an exec would pass on: ignored signals and the blocked mask."""
-    for number in _RESET:
-        try:
-            signal.signal(number, signal.SIG_DFL)
-        except (OSError, ValueError):
-            continue
+    for number in _ignored():
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 from torchx_core.errors import UnknownAppException
 from torchx_core.schedulers import AppEvent, Batch, EventFeed, FollowOptions, LogsLost, StateChanged
 from torchx_core.schedulers.local.cancelling import knock
 from torchx_core.schedulers.local.cursor import DONE, decode_cursor, encode_cursor
-from torchx_core.schedulers.local.doorbell import AsyncDoorbell, Doorbell
+from torchx_core.schedulers.local.doorbell import Doorbell
+from torchx_core.schedulers.local.inotify import InotifyPool
 from torchx_core.schedulers.local.life import is_served, settle
 from torchx_core.schedulers.local.reader import TimelineReader
 from torchx_core.schedulers.local.record import AppRecord
@@ -17,6 +19,9 @@ from torchx_core.schedulers.local.view import app_state, status
 from torchx_core.supervisor import machine, timeline
 from torchx_core.supervisor.records import ALIVE, CANCEL, RENEW, TIMELINE
 from torchx_core.supervisor.timeline import Entry
+
+if TYPE_CHECKING:
+    from torchx_core.schedulers.local.async_doorbell import AsyncDoorbell
 
 __all__ = ["LocalFeed"]
 
@@ -35,7 +40,12 @@ class LocalFeed(EventFeed):
     """One reader's place in one app's stream."""
 
     def __init__(
-        self, record: AppRecord, app_handle: str, cursor: str | None, options: FollowOptions
+        self,
+        record: AppRecord,
+        app_handle: str,
+        cursor: str | None,
+        options: FollowOptions,
+        pool: InotifyPool,
     ) -> None:
         """Hold nothing yet: a stream may never be read, and then nobody closes it.
 
@@ -47,6 +57,7 @@ class LocalFeed(EventFeed):
         self._at = 0 if cursor is None else decode_cursor(cursor, record.incarnation)
         self._reader = TimelineReader(record, options)
         self._options = options
+        self._pool = pool
         self._alive = self._timeline = -1
         self._bell: Doorbell | None = None
         self._async_bell: AsyncDoorbell | None = None
@@ -144,14 +155,16 @@ class LocalFeed(EventFeed):
         """Block until there may be more."""
         if self._bell is None:
             # What was written before the watch began rings no bell: look once more first.
-            self._bell = Doorbell(self._record.path(TIMELINE), self._alive)
+            self._bell = Doorbell(self._record.path(TIMELINE), self._alive, self._pool)
             return
         self._bell.wait(self._patience(timeout_s))
 
     async def wait_async(self, timeout_s: float | None) -> None:
         """Wait on the event loop until there may be more."""
         if self._async_bell is None:
-            self._async_bell = AsyncDoorbell(self._record.path(TIMELINE), self._alive)
+            from torchx_core.schedulers.local.async_doorbell import AsyncDoorbell  # imports asyncio
+
+            self._async_bell = AsyncDoorbell(self._record.path(TIMELINE), self._alive, self._pool)
             return
         await self._async_bell.wait(self._patience(timeout_s))
 

@@ -33,6 +33,7 @@ from torchx_core.schedulers.local.deletion import delete_app, remove_debris, siz
 from torchx_core.schedulers.local.feed import LocalFeed
 from torchx_core.schedulers.local.host_check import check_host
 from torchx_core.schedulers.local.images import ImageProvider
+from torchx_core.schedulers.local.inotify import InotifyPool
 from torchx_core.schedulers.local.life import settle
 from torchx_core.schedulers.local.options import check_grace, local_run_opts
 from torchx_core.schedulers.local.ownership import owned_by, owner_of, set_owner
@@ -89,9 +90,14 @@ class LocalScheduler(Scheduler[LocalRequest]):
         """
         super().__init__(backend, session_name)
         self._images = images
+        self._inotifies = InotifyPool()
         self._gpus = gpus
         self._root = os.path.abspath(state_dir) if state_dir else default_state_dir()
         self._session_dir = os.path.join(self._root, backend, file_name(session_name))
+
+    def close(self) -> None:
+        """Release what following holds in this process."""
+        self._inotifies.close()
 
     def run_opts(self) -> runopts:
         """Return the options."""
@@ -216,7 +222,7 @@ class LocalScheduler(Scheduler[LocalRequest]):
 
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> LocalFeed:
         """Open the app's event stream."""
-        return LocalFeed(self._record(app_id), self._handle(app_id), cursor, options)
+        return LocalFeed(self._record(app_id), self._handle(app_id), cursor, options, self._inotifies)
 
     def owner(self, app_id: str) -> str | None:
         """Return the owner's token."""

@@ -44,10 +44,3 @@ def submit(runner: Runner) -> Submit:
         return runner.run(app_of(*argv, **role), "local_cwd", cfg, app_id=app_id)
 
     return run
-
-
-@pytest.fixture(scope="module")
-def runner_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    """A runner for property tests, whose many examples share one state directory."""
-    with get_runner("s", state_dir=str(tmp_path_factory.mktemp("state"))) as runner:
-        yield runner

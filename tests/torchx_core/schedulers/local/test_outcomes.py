@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_apps import app_of, lines_of
 
-from torchx_core import AppDef, AppState, Role, Runner
+from torchx_core import AppDef, AppState, Role, Runner, get_runner
 from torchx_core.errors import AppStatusError, InvalidAppError
 from torchx_core.schedulers import Metric, Progress, ReplicaChanged, Result
 from torchx_core.specs import AppStatus, RetryPolicy
@@ -234,10 +234,10 @@ def test_undecodable_bytes_in_arguments_and_environment(runner: Runner) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(text=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=50))
-def test_arguments_arrive_as_they_are(text: str, runner_module: Runner) -> None:
+def test_arguments_arrive_as_they_are(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """No argument is interpreted by a shell or changed by an encoding."""
     escaped = text.replace("$", "$$")  # macros: a dollar sign is written twice
     code = "import sys, os; sys.stdout.buffer.write(os.fsencode(sys.argv[1]))"
-    handle = runner_module.run(app_of(sys.executable, "-c", code, escaped), "local_cwd")
-    lines = lines_of(runner_module.follow(handle))
+    with get_runner("s", state_dir=str(tmp_path_factory.mktemp("state"))) as runner:
+        lines = lines_of(runner.follow(runner.run(app_of(sys.executable, "-c", code, escaped), "local_cwd")))
     assert "".join(x.text + "\n" * x.eol for x in lines) == text

@@ -125,6 +125,6 @@ def test_following_works_without_inotify(runner: Runner, monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("torchx_core.schedulers.local.doorbell.Inotify", refuse)
+    monkeypatch.setattr("torchx_core.schedulers.local.inotify.Inotify", refuse)
     handle = runner.run(app_of("sh", "-c", "echo a; sleep 0.2; echo b"), "local_cwd")
     assert [line.text for line in lines_of(runner.follow(handle))] == ["a", "b"]

@@ -1,0 +1,1 @@
+"""Measures this project beside TorchX and beside what the operating system allows."""

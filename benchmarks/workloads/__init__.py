@@ -1,0 +1,19 @@
+"""All experiments, in the order in which they run and are shown."""
+
+from __future__ import annotations
+
+from benchmarks.experiment import Experiment
+from benchmarks.workloads import apps, imports, latency, many_logs, reading, replicas, waiting, writers
+
+__all__ = ["EXPERIMENTS"]
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    imports.EXPERIMENT,
+    *replicas.EXPERIMENTS,
+    *waiting.EXPERIMENTS,
+    *reading.EXPERIMENTS,
+    latency.EXPERIMENT,
+    *many_logs.EXPERIMENTS,
+    *writers.EXPERIMENTS,
+    *apps.EXPERIMENTS,
+)
