@@ -11,6 +11,8 @@ from pathlib import Path
 
 from torchx_core import AppDef, Role
 from torchx_core.schedulers import Batch, LogLine
+from torchx_core.schedulers.local.life import is_served
+from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.testing import wait_until
 
 # A grandchild that ignores SIGTERM, double-forks, leaves the session and wipes its environment.
@@ -67,6 +69,12 @@ def supervisor_of(state_dir: Path, app_id: str) -> tuple[int, int]:
         return [(p, c) for p in found for c in found if parent_of(c) == p]
 
     return wait_until(both)[0]
+
+
+def wait_until_unserved(state_dir: Path, app_id: str) -> None:
+    """Wait until supervisor and guardian of an ended app have let go of its lock."""
+    record = AppRecord(str(state_dir / "local_cwd" / "s" / app_id), {})
+    wait_until(lambda: not is_served(record))
 
 
 def processes() -> list[int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_apps import app_of, escapee, fill, lines_of, python, running, supervisor_of
+from local_apps import app_of, escapee, fill, lines_of, python, running, supervisor_of, wait_until_unserved
 
 from torchx_core import AppState, AppStatus, Runner, get_runner
 from torchx_core.errors import InvalidAppError, InvalidInputError, SubmitFailedError
@@ -183,7 +183,7 @@ def test_a_corrupt_record_can_be_deleted(runner: Runner, state_dir: Path) -> Non
     """Its id is free again afterwards."""
     handle = runner.run(app_of("true"), "local_cwd", app_id="one")
     ended(runner, handle)
-    wait_until(lambda: running(str(state_dir)) == [])
+    wait_until_unserved(state_dir, "one")
     (state_dir / "local_cwd" / "s" / "one" / "spec.json").write_text("{")
     runner.delete(handle)
     assert ended(runner, runner.run(app_of("true"), "local_cwd", app_id="one")).state == AppState.SUCCEEDED

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from local_apps import app_of, escapee, kill, running, supervisor_of
+from local_apps import app_of, escapee, kill, running, supervisor_of, wait_until_unserved
 
 from torchx_core import AppState, Runner
 from torchx_core.schedulers import AppEvent, LogsLost, StateChanged
@@ -111,7 +111,7 @@ def test_a_recycled_process_id_is_never_signalled(runner: Runner, state_dir: Pat
 
     handle = runner.run(app_of("true"), "local_cwd", app_id="one")
     runner.wait(handle)
-    wait_until(lambda: running(str(state_dir)) == [])
+    wait_until_unserved(state_dir, "one")
     app_dir = state_dir / "local_cwd" / "s" / "one"
     spec = json.loads((app_dir / "spec.json").read_text())
     spec["boot_id"] = "another"
