@@ -212,7 +212,8 @@ class Runner:
 
         Args:
             app_handle: The app.
-            wait_interval: Accepted for TorchX's sake and not needed: waiting is event-driven.
+            wait_interval: Accepted for TorchX's sake and not needed: waiting is event-driven. Like any
+                following it renews the app's lease.
             timeout_s: Give up after that many seconds; None to wait for ever.
 
         Raises:

@@ -104,6 +104,11 @@ class AppStatus:
 
         return failure_summary(self)
 
+    def failed_replicas(self) -> list[ReplicaStatus]:
+        """Return the FAILED replicas, the one that ended first before the others."""
+        failed = [r for role in self.roles for r in role.replicas if r.state is AppState.FAILED]
+        return sorted(failed, key=lambda r: float("inf") if r.ended_at is None else r.ended_at)
+
     def format(self, filter_roles: Collection[str] | None = None) -> str:
         """Return a text for people; ``filter_roles`` limits it to these roles."""
         from torchx_core.specs.status_format import format_status

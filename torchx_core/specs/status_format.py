@@ -20,7 +20,7 @@ def failure_summary(status: AppStatus) -> str:
     """Return why the app did not succeed, most telling facts first; see `AppStatus.failure_summary`."""
     if status.state is AppState.SUCCEEDED:
         return ""
-    failed = _failed(status)
+    failed = status.failed_replicas()
     first = failed[0] if failed else None
     error = _error_of(first, status)
     lines = [_headline(status, first, error)]
@@ -32,11 +32,6 @@ def failure_summary(status: AppStatus) -> str:
     if len(failed) > 1:
         lines.append(f"  also failed: {_others(failed[1:])}")
     return "\n".join(lines)
-
-
-def _failed(status: AppStatus) -> list[ReplicaStatus]:
-    failed = [r for role in status.roles for r in role.replicas if r.state is AppState.FAILED]
-    return sorted(failed, key=lambda r: float("inf") if r.ended_at is None else r.ended_at)
 
 
 def _error_of(first: ReplicaStatus | None, status: AppStatus) -> StructuredError | None:

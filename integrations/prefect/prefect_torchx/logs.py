@@ -12,20 +12,12 @@ import re
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import TypeAlias, assert_never, final
+from typing import TypeAlias, final
 
-from torchx_core.schedulers import (
-    AppEvent,
-    LogLines,
-    LogsLost,
-    Metric,
-    Progress,
-    ReplicaChanged,
-    Result,
-    StateChanged,
-)
+from torchx_core.schedulers import AppEvent, LogLines, LogsLost, StateChanged
 from torchx_core.schedulers.secrets import MASK, looks_secret
-from torchx_core.specs import AppDef, AppState, AppStatus, ReplicaStatus
+from torchx_core.schedulers.text import as_shown, cut, describe, prefix
+from torchx_core.specs import AppDef, AppStatus
 
 __all__ = ["Emit", "Mask", "RunLog", "make_mask"]
 
@@ -37,7 +29,6 @@ MIN_SECRET_CHARS = 5
 """Shorter values would be found in innocent places."""
 TAIL_LINES = 10
 TAIL_LINE_CHARS = 200
-RESULT_CHARS = 1000
 
 Mask: TypeAlias = Callable[[str], str]
 
@@ -77,11 +68,11 @@ class RunLog:
             case LogLines():
                 self._take_lines(event)
             case LogsLost():
-                self._say(logging.WARNING, f"{_prefix(event)} {describe(event)}", event.time)
+                self._say(logging.WARNING, f"{prefix(event)} {describe(event)}", event.time)
             case StateChanged():
                 self._add(self._mask(f"app {describe(event)}"), event.time)
             case _:
-                self._add(self._mask(f"{_prefix(event)} {describe(event)}"), event.time)
+                self._add(self._mask(f"{prefix(event)} {describe(event)}"), event.time)
 
     def tick(self) -> None:
         """Show what has waited long enough; call it several times a second."""
@@ -100,22 +91,22 @@ class RunLog:
 
     def failure(self, status: AppStatus, handle: str) -> str:
         """Return what went wrong: the summary first, the failed replica's last lines, then the handle."""
-        replica = _first_failed(status)
+        replica = next(iter(status.failed_replicas()), None)
         tail = self._tails.get((replica.role, replica.id)) if replica else None
         last_lines = [f"  last lines of {replica.role}/{replica.id}:"] if replica and tail else []
         last_lines += [f"    {line}" for line in tail or ()]
         return self._mask("\n".join([status.failure_summary(), *last_lines, f"  app: {handle}"]))
 
     def _take_lines(self, run: LogLines) -> None:
-        prefix = _prefix(run)
+        head = prefix(run)
         tail = self._tails.setdefault((run.role, run.replica), deque(maxlen=TAIL_LINES))
         for line in run.lines:
-            shown = self._mask(_as_terminal(line))
-            tail.append(_cut(shown, TAIL_LINE_CHARS))
+            shown = self._mask(as_shown(line))
+            tail.append(cut(shown, TAIL_LINE_CHARS))
             first, *others = _pieces(shown)
-            self._add(f"{prefix} {first}", run.time)
+            self._add(f"{head} {first}", run.time)
             for piece in others:
-                self._add(f"{prefix} …{piece}", run.time)
+                self._add(f"{head} …{piece}", run.time)
 
     def _add(self, line: str, time: float) -> None:
         size = _json_bytes(line)
@@ -132,43 +123,6 @@ class RunLog:
         self._emit(level, self._mask(message), time)
 
 
-def describe(event: StateChanged | ReplicaChanged | Progress | Metric | Result | LogsLost) -> str:
-    """Return what happened, in a few words."""
-    match event:
-        case StateChanged():
-            return _with_reason(f"is {event.state}", event.msg)
-        case ReplicaChanged():
-            again = f" (attempt {event.attempt + 1})" if event.attempt else ""
-            exited = f", exit code {event.exit_code}" if event.exit_code else ""
-            how = f", killed by {event.signal}" if event.signal else exited
-            return _with_reason(f"is {event.state}{how}{again}", event.msg)
-        case Progress():
-            return _with_reason(f"progress {event.fraction:.0%}", event.message)
-        case Metric():
-            step = "" if event.step is None else f" at step {event.step}"
-            return f"metric {event.name} = {event.value:g}{step}"
-        case Result():
-            return f"result {_cut(json.dumps(event.value), RESULT_CHARS)}"
-        case LogsLost():
-            size = "some" if event.size_bytes is None else f"{event.size_bytes} bytes of"
-            return f"{size} output lost: {event.reason}"
-        case _:
-            assert_never(event)
-
-
-def _prefix(event: LogLines | ReplicaChanged | Progress | Metric | Result | LogsLost) -> str:
-    return f"[{event.role}/{event.replica}]"
-
-
-def _with_reason(text: str, reason: str) -> str:
-    return f"{text}: {reason}" if reason else text
-
-
-def _as_terminal(line: str) -> str:
-    r"""Return what a terminal would show: of a progress bar, redrawn after each ``\r``, its last state."""
-    return line.rstrip("\r").rpartition("\r")[2]
-
-
 def _pieces(line: str) -> list[str]:
     """Cut a line that no record can hold; bytes as JSON do not follow from characters, so by halves."""
     if _json_bytes(line) <= MAX_RECORD_BYTES // 2:
@@ -179,12 +133,3 @@ def _pieces(line: str) -> list[str]:
 
 def _json_bytes(line: str) -> int:
     return len(json.dumps(line))
-
-
-def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else f"{text[:size]}…"
-
-
-def _first_failed(status: AppStatus) -> ReplicaStatus | None:
-    failed = [r for role in status.roles for r in role.replicas if r.state is AppState.FAILED]
-    return min(failed, key=lambda r: float("inf") if r.ended_at is None else r.ended_at, default=None)

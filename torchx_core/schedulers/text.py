@@ -1,0 +1,77 @@
+"""Says events in a few words, the same in every engine's log."""
+
+from __future__ import annotations
+
+import json
+from typing import TypeAlias, assert_never
+
+from torchx_core.schedulers.events import (
+    LogLines,
+    LogsLost,
+    Metric,
+    Progress,
+    ReplicaChanged,
+    Result,
+    StateChanged,
+)
+
+__all__ = ["as_shown", "cut", "describe", "prefix"]
+
+ReplicaEvent: TypeAlias = LogLines | ReplicaChanged | Progress | Metric | Result | LogsLost
+
+_RESULT_CHARS = 1000
+
+
+def prefix(event: ReplicaEvent) -> str:
+    """Return ``[role/replica]``."""
+    return f"[{event.role}/{event.replica}]"
+
+
+def describe(event: StateChanged | ReplicaChanged | Progress | Metric | Result | LogsLost) -> str:
+    """Return what happened, without whom it happened to.
+
+    Example:
+        >>> describe(Progress(role="r", replica=0, attempt=0, fraction=0.5, message="epoch 5", time=0.0))
+        'progress 50%: epoch 5'
+    """
+    match event:
+        case StateChanged():
+            return _with_reason(f"is {event.state}", event.msg)
+        case ReplicaChanged():
+            return _with_reason(f"is {event.state}{_how(event)}{_again(event)}", event.msg)
+        case Progress():
+            return _with_reason(f"progress {event.fraction:.0%}", event.message)
+        case Metric():
+            step = "" if event.step is None else f" at step {event.step}"
+            return f"metric {event.name} = {event.value:g}{step}"
+        case Result():
+            return f"result {cut(json.dumps(event.value), _RESULT_CHARS)}"
+        case LogsLost():
+            size = "some" if event.size_bytes is None else f"{event.size_bytes} bytes of"
+            return f"{size} output lost: {event.reason}"
+        case _:
+            assert_never(event)
+
+
+def as_shown(line: str) -> str:
+    r"""Return what a terminal would show: of a progress bar, redrawn after each ``\r``, its last state."""
+    return line.rstrip("\r").rpartition("\r")[2]
+
+
+def cut(text: str, size: int) -> str:
+    """Return the text, or its first characters and an ellipsis."""
+    return text if len(text) <= size else f"{text[:size]}…"
+
+
+def _how(event: ReplicaChanged) -> str:
+    if event.signal is not None:
+        return f", killed by {event.signal}"
+    return f", exit code {event.exit_code}" if event.exit_code else ""
+
+
+def _again(event: ReplicaChanged) -> str:
+    return f" (attempt {event.attempt + 1})" if event.attempt else ""
+
+
+def _with_reason(text: str, reason: str) -> str:
+    return f"{text}: {reason}" if reason else text
