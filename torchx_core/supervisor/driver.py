@@ -34,7 +34,7 @@ from torchx_core.supervisor.records import (
 from torchx_core.supervisor.relay import Channel, Relay
 from torchx_core.supervisor.reports import BadReport, parse_report
 from torchx_core.supervisor.signals import signal_name, signal_pipe
-from torchx_core.supervisor.spawn import CannotStart
+from torchx_core.supervisor.spawn import EXACT_SIZE, CannotStart, pipe_size
 from torchx_core.supervisor.tree import (
     children,
     descendants,
@@ -259,6 +259,9 @@ class Supervisor:
         if not channel.read():
             self._loop.close(channel.fd)
             channel.finish_line()
+        elif self._plan.log_mode == "exact" and pipe_size(channel.fd) != EXACT_SIZE:
+            # The program has enlarged its pipe: one read per arrival would leave the rest lying there.
+            self._loop.watch_level(channel.fd)
 
     def _on_reports(self, attempt: Attempt, lines: list[bytes]) -> None:
         for line in lines:

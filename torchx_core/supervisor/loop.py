@@ -34,6 +34,10 @@ class Loop:
         self._readers[fd] = reader
         self._poller.register(fd, select.EPOLLIN | (select.EPOLLET if edge else 0))
 
+    def watch_level(self, fd: int) -> None:
+        """Call the reader from now on as long as something is left."""
+        self._poller.modify(fd, select.EPOLLIN)
+
     def watches(self, fd: int) -> bool:
         """Return whether the descriptor is still open here."""
         return fd in self._readers

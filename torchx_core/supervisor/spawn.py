@@ -15,6 +15,15 @@ from torchx_core.supervisor.tree import die_with_parent
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
+EXACT_SIZE = os.sysconf("SC_PAGE_SIZE")
+"""Bytes of a pipe that holds one packet: one page."""
+
+
+def pipe_size(fd: int) -> int:
+    """Return how many bytes the pipe can hold."""
+    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) if sys.platform == "linux" else EXACT_SIZE
+
+
 class Program(NamedTuple):
     """What to run."""
 
@@ -105,7 +114,7 @@ def _pipe(fds: list[int], *, exact: bool) -> tuple[int, int]:
     )
     fds += [read, write]
     if exact and sys.platform == "linux":
-        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, EXACT_SIZE)
     return read, write
 
 

@@ -111,6 +111,24 @@ def test_a_grandchild_that_holds_the_pipe_does_not_delay_the_end(runner: Runner)
     assert status.is_terminal()
 
 
+def test_a_program_that_enlarges_its_pipe_is_still_seen_live(runner: Runner) -> None:
+    """Lines arrive while such a program runs, not only when it ends."""
+    code = """
+import fcntl, os, time
+fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 16)
+for i in range(200): os.write(1, b"%d\\n" % i)
+time.sleep(600)
+"""
+    handle = runner.run(app_of(sys.executable, "-c", code), "local_cwd")
+    seen: list[str] = []
+    for batch in runner.follow(handle, tick_s=20):
+        assert batch.events, f"only {len(seen)} lines after 20 s"
+        seen += [line.text for line in batch.lines()]
+        if len(seen) == 200:
+            break
+    assert seen == [str(i) for i in range(200)]
+
+
 def test_streams_and_roles_can_be_chosen(runner: Runner) -> None:
     """Follow yields only what was asked for."""
     handle = runner.run(app_of("sh", "-c", "echo out; echo err >&2"), "local_cwd")
