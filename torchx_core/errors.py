@@ -6,15 +6,21 @@
     ├─ InvalidInputError (ValueError)        the caller must change something; never retry
     │  ├─ InvalidAppError                    an AppDef is wrong; names the path inside it
     │  ├─ InvalidRunConfigException          a run option is unknown, missing or of the wrong type
+    │  ├─ InvalidConfigError                 a .torchxconfig or a variable is wrong; names file and line
     │  ├─ InvalidCursorError                 a cursor is not one, or belongs to another app
     │  ├─ MalformedAppHandleException        not <scheduler>://<session>/<app_id>
     │  ├─ AppIdConflictError                 the app id is taken by a different request
     │  ├─ ComponentValidationException       a component function cannot be used
+    │  ├─ ComponentArgumentError             the arguments given do not fit the component
+    │  ├─ ComponentHelpRequested             the arguments ask for help; carries the usage text
+    │  ├─ InvalidFunctionError               a function cannot run as an app; names file and line
+    │  ├─ FunctionArgumentError              the arguments given do not fit the function, or cannot travel
     │  └─ AppNotTerminalError                the verb needs a terminal app (delete)
     ├─ NotFoundError (LookupError)           nothing of that name exists
     │  ├─ UnknownSchedulerException
     │  ├─ UnknownAppException
     │  ├─ UnknownReplicaError
+    │  ├─ UnknownNamedResourceError (KeyError)
     │  └─ ComponentNotFoundException
     ├─ SchedulerError                        the outside world failed; `retryable` says whether to try again
     │  ├─ SubmitFailedError                  nothing was left behind
@@ -38,11 +44,16 @@ __all__ = [
     "AppIdConflictError",
     "AppNotTerminalError",
     "AppStatusError",
+    "ComponentArgumentError",
+    "ComponentHelpRequested",
     "ComponentNotFoundException",
     "ComponentValidationException",
     "CorruptRecordError",
+    "FunctionArgumentError",
     "InvalidAppError",
+    "InvalidConfigError",
     "InvalidCursorError",
+    "InvalidFunctionError",
     "InvalidInputError",
     "InvalidRunConfigException",
     "MalformedAppHandleException",
@@ -54,6 +65,7 @@ __all__ = [
     "SubmitOutcomeUnknownError",
     "TorchXError",
     "UnknownAppException",
+    "UnknownNamedResourceError",
     "UnknownReplicaError",
     "UnknownSchedulerException",
     "WaitTimeoutError",
@@ -127,6 +139,17 @@ class InvalidRunConfigException(InvalidInputError):
         super().__init__(f"{invalid_reason}; given: {self.cfg or '<EMPTY>'}")
 
 
+class InvalidConfigError(InvalidInputError):
+    """A configuration file, or an environment variable that stands for one, is wrong."""
+
+    def __init__(self, source: str, line: int | None, problem: str) -> None:
+        """Name the place: a path and the line in it, counted from 1, or ``$VARIABLE`` and no line."""
+        self.source = source
+        self.line = line
+        self.problem = problem
+        super().__init__(f"{source}: {problem}" if line is None else f"{source}:{line}: {problem}")
+
+
 class InvalidCursorError(InvalidInputError):
     """The cursor is not one of this scheduler's, or belongs to another app."""
 
@@ -173,7 +196,59 @@ class AppNotTerminalError(InvalidInputError):
 
 
 class ComponentValidationException(InvalidInputError):
-    """A component function cannot be used as it is written."""
+    """A component cannot be used as it is written; all that is wrong with it at once."""
+
+    def __init__(self, component: str, problems: Iterable[Mapping[str, object]]) -> None:
+        """Take problems with ``file``, ``line``, ``argument`` (or None), ``problem`` and ``advice``."""
+        self.component = component
+        self.problems: list[dict[str, object]] = [dict(problem) for problem in problems]
+        super().__init__(f"cannot use component {component!r}: {'; '.join(map(_located, self.problems))}")
+
+
+def _located(problem: Mapping[str, object]) -> str:
+    argument = f"argument {problem['argument']!r} " if problem["argument"] else ""
+    return f"{problem['file']}:{problem['line']}: {argument}{problem['problem']}, {problem['advice']}"
+
+
+class ComponentArgumentError(InvalidInputError):
+    """The arguments given do not fit the component."""
+
+    def __init__(self, component: str, argument: str, problem: str) -> None:
+        """Name the argument as it was given; ``problem`` is the end of a sentence that begins with it."""
+        self.component = component
+        self.argument = argument
+        self.problem = problem
+        super().__init__(f"component {component!r}: argument {argument!r} {problem}")
+
+
+class ComponentHelpRequested(InvalidInputError):
+    """The arguments ask for help: nothing was built. A command line prints ``usage``."""
+
+    def __init__(self, component: str, usage: str) -> None:
+        """Carry the text that explains the component's arguments."""
+        self.component = component
+        self.usage = usage
+        super().__init__(f"help was asked for instead of running component {component!r}; print `usage`")
+
+
+class InvalidFunctionError(InvalidInputError):
+    """A function cannot run as an app; all reasons at once."""
+
+    def __init__(self, function: str, problems: Iterable[str]) -> None:
+        """Take problems as ``file:line: what is wrong; what to do``."""
+        self.function = function
+        self.problems: list[str] = list(problems)
+        super().__init__(f"cannot run function {function!r} as an app: {'; '.join(self.problems)}")
+
+
+class FunctionArgumentError(InvalidInputError):
+    """The arguments given do not fit the function, or cannot travel to where it runs."""
+
+    def __init__(self, function: str, problem: str, argument: str | None = None) -> None:
+        """Name the argument where it is one argument's fault."""
+        self.function = function
+        self.argument = argument
+        super().__init__(f"cannot call function {function!r}: {problem}")
 
 
 class NotFoundError(TorchXError, LookupError):
@@ -217,8 +292,28 @@ class UnknownReplicaError(NotFoundError):
         )
 
 
+class UnknownNamedResourceError(NotFoundError, KeyError):
+    """No named resource has that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        """Name the closest, or all where none is close."""
+        self.name = name
+        self.known: list[str] = sorted(known)
+        hint = did_you_mean(name, self.known) or f"; known: {', '.join(self.known)}"
+        super().__init__(f"unknown named resource {name!r}{hint}")
+
+    __str__ = TorchXError.__str__
+    """A KeyError would show its message in quotes."""
+
+
 class ComponentNotFoundException(NotFoundError):
     """No component of that name can be resolved."""
+
+    def __init__(self, component: str, problem: str, known: Iterable[str] = ()) -> None:
+        """Say where it was looked for; the closest of the known names is suggested."""
+        self.component = component
+        self.known: list[str] = sorted(known)
+        super().__init__(f"unknown component {component!r}: {problem}{did_you_mean(component, self.known)}")
 
 
 class SchedulerError(TorchXError):

@@ -5,6 +5,9 @@ Names, fields and defaults are those of ``torchx.specs``.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from torchx_core.errors import (
     AppStatusError,
     InvalidRunConfigException,
@@ -13,11 +16,14 @@ from torchx_core.errors import (
     UnknownSchedulerException,
 )
 from torchx_core.specs.app import AppDef, RetryPolicy, Role
+from torchx_core.specs.capabilities import CapabilityKey
 from torchx_core.specs.cfg_types import CfgVal, get_type_name
 from torchx_core.specs.dryrun import AppDryRunInfo
 from torchx_core.specs.handles import AppHandle, ParsedAppHandle, make_app_handle, parse_app_handle
 from torchx_core.specs.macros import macros
+from torchx_core.specs.metadata_keys import NA, TORCHX_CONTEXT_NAME, app_metadata
 from torchx_core.specs.mounts import BindMount, DeviceMount, MountType, VolumeMount, parse_mounts
+from torchx_core.specs.named_resources import get_named_resources, named_resources, resource
 from torchx_core.specs.resource import NULL_RESOURCE, Resource
 from torchx_core.specs.runopts import runopt, runopts
 from torchx_core.specs.sentinels import ALL, MISSING, NONE, UNKNOWN
@@ -27,11 +33,28 @@ from torchx_core.specs.status import AppStatus, ReplicaStatus, RoleStatus
 from torchx_core.specs.validate import validate_app
 from torchx_core.specs.workspace import Workspace
 
+if TYPE_CHECKING:
+    from torchx_core.specs.overlays import (
+        DEL,
+        JOIN,
+        PUT,
+        OverlaySpec,
+        apply_overlay,
+        get_overlay,
+        set_overlay,
+        validate_overlay,
+    )
+
 __all__ = [
     "ALL",
+    "DEL",
+    "JOIN",
     "MISSING",
+    "NA",
     "NONE",
     "NULL_RESOURCE",
+    "PUT",
+    "TORCHX_CONTEXT_NAME",
     "UNKNOWN",
     "AppDef",
     "AppDryRunInfo",
@@ -40,11 +63,13 @@ __all__ = [
     "AppStatus",
     "AppStatusError",
     "BindMount",
+    "CapabilityKey",
     "CfgVal",
     "DeviceMount",
     "InvalidRunConfigException",
     "MalformedAppHandleException",
     "MountType",
+    "OverlaySpec",
     "ParsedAppHandle",
     "ReplicaState",
     "ReplicaStatus",
@@ -56,15 +81,41 @@ __all__ = [
     "UnknownSchedulerException",
     "VolumeMount",
     "Workspace",
+    "app_metadata",
+    "apply_overlay",
+    "get_named_resources",
+    "get_overlay",
     "get_type_name",
     "is_started",
     "is_terminal",
     "macros",
     "make_app_handle",
+    "named_resources",
     "parse_app_handle",
     "parse_mounts",
+    "resource",
     "runopt",
     "runopts",
+    "set_overlay",
     "snapshot_app",
     "validate_app",
+    "validate_overlay",
 ]
+
+_OVERLAYS = (
+    "DEL",
+    "JOIN",
+    "PUT",
+    "OverlaySpec",
+    "apply_overlay",
+    "get_overlay",
+    "set_overlay",
+    "validate_overlay",
+)
+
+
+def __getattr__(name: str) -> object:
+    """Import overlays when they are first used (PEP 562): few apps have any."""
+    if name not in _OVERLAYS:
+        raise AttributeError(f"module 'torchx_core.specs' has no attribute {name!r}")
+    return getattr(import_module("torchx_core.specs.overlays"), name)

@@ -96,7 +96,8 @@ class AppDef:
     Args:
         name: The first part of generated app ids; need not be unique.
         roles: In the order in which they are started.
-        metadata: Strings for people and for schedulers that look for them.
+        metadata: Strings for people and for schedulers that look for them; also overlays, which are maps
+            (`torchx_core.specs.overlays`).
     """
 
     name: str

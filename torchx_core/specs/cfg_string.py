@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, assert_never
 
 from torchx_core.specs.cfg_types import CfgVal, Kind
 
-__all__ = ["CfgSyntaxError", "RawValue", "is_key", "read_value", "split_cfg", "write_value"]
+__all__ = ["CfgSyntaxError", "RawValue", "is_key", "read_text", "read_value", "split_cfg", "write_value"]
 
 _KEY = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*=\s*")
 _SEPARATOR = re.compile("[,;]")
@@ -76,14 +76,14 @@ def split_cfg(text: str) -> list[tuple[str, RawValue]]:
     return pairs
 
 
-def _scan_value(text: str, start: int) -> tuple[RawValue, int]:
+def _scan_value(text: str, start: int, *, alone: bool = False) -> tuple[RawValue, int]:
     items: list[_Item] = []
     at = start
     while True:
         item, end = _scan_item(text, at)
         items.append(item)
         at = end + 1
-        if end >= len(text) or _KEY.match(text, at):
+        if end >= len(text) or (not alone and _KEY.match(text, at)):
             return RawValue(text[start:end], tuple(items)), at
 
 
@@ -108,6 +108,22 @@ def _scan_quoted(text: str, at: int) -> tuple[_Item, int]:
     double, single = found.groups()
     content = single.replace("''", "'") if double is None else double.replace('""', '"')
     return _Item(content, quoted=True), found.end()
+
+
+def read_text(text: str, kind: Kind) -> CfgVal:
+    """Read a value that stands alone, as in a configuration file: no pair can follow it.
+
+    So a number or a text is taken literally, unless quotes enclose all of it; in a list or a dict, a line
+    break separates like a comma.
+
+    Raises:
+        CfgSyntaxError: It does not spell a value of that type.
+    """
+    if kind in ("list[str]", "dict[str, str]"):
+        lines = [_scan_value(line, 0, alone=True)[0] for line in text.split("\n")]
+        return read_value(RawValue(text, tuple(item for line in lines for item in line.items)), kind)
+    item = _scan_quoted(text, 0)[0] if _QUOTED.fullmatch(text) else _Item(text)
+    return read_value(RawValue(text, (item,)), kind)
 
 
 def read_value(raw: RawValue, kind: Kind) -> CfgVal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 from torchx_core.errors import InvalidAppError, did_you_mean
 
@@ -12,6 +12,7 @@ __all__ = [
     "is_list",
     "is_map",
     "show",
+    "want_app_metadata",
     "want_bool",
     "want_fields",
     "want_float",
@@ -98,6 +99,15 @@ def want_str_list(value: object, path: str) -> list[str]:
 def want_str_map(value: object, path: str) -> dict[str, str]:
     """Return a new dict of strings, or raise InvalidAppError."""
     return {key: want_str(item, f"{path}[{key!r}]") for key, item in want_map(value, path).items()}
+
+
+def want_app_metadata(value: object, path: str) -> dict[str, str]:
+    """Return a new dict of strings, or raise InvalidAppError; maps of plain data (overlays) will do."""
+    given = want_plain_map(value, path)
+    for key, item in given.items():
+        if not is_map(item):
+            want_str(item, f"{path}[{key!r}]")
+    return cast("dict[str, str]", given)
 
 
 def want_int_map(value: object, path: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ from torchx_core.errors import InvalidAppError, did_you_mean
 from torchx_core.specs.app import AppDef, RetryPolicy, Role
 from torchx_core.specs.checks import (
     show,
+    want_app_metadata,
     want_bool,
     want_fields,
     want_int,
@@ -96,7 +97,7 @@ def from_yaml(text: str) -> AppDef:
 
     try:
         data: object = yaml.safe_load(text)
-    except yaml.YAMLError as err:
+    except (yaml.YAMLError, RecursionError) as err:  # nested too deeply to be an app
         raise InvalidAppError("app", f"not YAML: {err}") from err
     return from_dict(want_map(data, "app"))
 
@@ -110,7 +111,7 @@ def from_json(text: str) -> AppDef:
     """Read JSON; raises as `from_dict` does."""
     try:
         data: object = json.loads(text)
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise InvalidAppError("app", f"not JSON: {err}") from err
     return from_dict(want_map(data, "app"))
 
@@ -200,4 +201,4 @@ _ROLE: Final[Mapping[str, _Reader]] = {
     "workspace": _read_workspace,
     "overrides": want_plain_map,
 }
-_APP: Final[Mapping[str, _Reader]] = {"name": want_str, "roles": _read_roles, "metadata": want_str_map}
+_APP: Final[Mapping[str, _Reader]] = {"name": want_str, "roles": _read_roles, "metadata": want_app_metadata}

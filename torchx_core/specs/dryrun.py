@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from torchx_core.specs.cfg_types import CfgVal
 
 if TYPE_CHECKING:
-    from torchx_core.specs.app import AppDef  # which imports this module
+    from torchx_core.specs.app import AppDef, Role  # which imports this module
 
 __all__ = ["AppDryRunInfo"]
 
@@ -23,6 +23,8 @@ class AppDryRunInfo(Generic[T]):
         app: The snapshot that the request was made from; None until the scheduler's dry run set it.
         cfg: The resolved run options.
         scheduler: The name of the scheduler that made the request.
+        builds: The roles, as they were authored, whose workspace must be built before the request is
+            submitted; `Runner.schedule` does so. In `app` such a role has the image that will come of it.
     """
 
     def __init__(self, request: T, fmt: Callable[[T], str]) -> None:
@@ -31,6 +33,7 @@ class AppDryRunInfo(Generic[T]):
         self.app: AppDef | None = None
         self.cfg: Mapping[str, CfgVal] = {}
         self.scheduler: str | None = None
+        self.builds: list[Role] = []
         self._fmt = fmt
 
     def __repr__(self) -> str:

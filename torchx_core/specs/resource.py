@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["NULL_RESOURCE", "Resource", "null_resource"]
+__all__ = ["IS_FRACTIONAL_TAG", "NULL_RESOURCE", "RESOURCE_NAME_TAG", "Resource", "null_resource"]
+
+RESOURCE_NAME_TAG: Final = "torchx/named_resources.name"
+IS_FRACTIONAL_TAG: Final = "torchx/named_resources.is_fractional"
 
 
 @dataclass
@@ -27,6 +30,15 @@ class Resource:
     capabilities: dict[str, object] = field(default_factory=dict[str, object])
     devices: dict[str, int] = field(default_factory=dict[str, int])
     tags: dict[str, object] = field(default_factory=dict[str, object])
+
+    def get_resource_name(self) -> str | None:
+        """Return the name it was looked up by, as registered, or None."""
+        name = self.tags.get(RESOURCE_NAME_TAG)
+        return None if name is None else str(name)
+
+    def is_fractional(self) -> bool:
+        """Return whether the factory of a named resource marked it as a part of a larger one."""
+        return bool(self.tags.get(IS_FRACTIONAL_TAG))
 
     @staticmethod
     def copy(original: Resource, **capabilities: object) -> Resource:

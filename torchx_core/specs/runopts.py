@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from torchx_core.errors import InvalidInputError, InvalidRunConfigException, did_you_mean
-from torchx_core.specs.cfg_string import CfgSyntaxError, RawValue, is_key, read_value, split_cfg, write_value
+from torchx_core.specs.cfg_string import (
+    CfgSyntaxError,
+    RawValue,
+    is_key,
+    read_text,
+    read_value,
+    split_cfg,
+    write_value,
+)
 from torchx_core.specs.cfg_types import CfgVal, Kind, get_type_name, is_of_kind, kind_of
 from torchx_core.specs.checks import is_list, is_map, show
 
@@ -35,6 +43,18 @@ class runopt:  # noqa: N801  (TorchX's name)
                 " expected str, int, float, bool, list[str] or dict[str, str]"
             )
         return kind
+
+    def cast_to_type(self, value: str) -> CfgVal:
+        """Read the text of a value that stands alone, as in a configuration file.
+
+        Raises:
+            ValueError: It does not spell a value of the option's type.
+
+        Example:
+            >>> runopt(None, list[str], False, "a list").cast_to_type("a;b,c")
+            ['a', 'b', 'c']
+        """
+        return read_text(value, self.kind)
 
 
 class runopts:  # noqa: N801  (TorchX's name)
@@ -153,7 +173,7 @@ class runopts:  # noqa: N801  (TorchX's name)
             if key is None:
                 continue
             other, before = found.get(key, (name, value))
-            if before is not None and value is not None and before != value:
+            if other != name and before is not None and value is not None and before != value:
                 reason = f"run option {key} is given twice: {other}={before!r} and {name}={value!r}"
                 raise InvalidRunConfigException(reason, key, cfg)
             found[key] = (other, before) if value is None else (name, value)

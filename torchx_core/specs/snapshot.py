@@ -67,8 +67,22 @@ def _foreign_role(given: object, path: str) -> Role:
         raise InvalidAppError(
             f"{path}.pre_proc", "is overridden; derive the role from torchx_core.specs.Role"
         )
-    # TorchX's own roles answer with the overridden values already
+    _resolve_overrides(given, path)
     return _taken_over(given, Role("", ""), _ROLE_FIELDS, ["name", "image"], path)
+
+
+def _resolve_overrides(given: object, path: str) -> None:
+    """Read what TorchX's role computes when it is read, by itself: its failure is not an absent field."""
+    overrides: object = getattr(given, "overrides", None)
+    overridden: tuple[object, ...] = tuple(overrides) if is_map(overrides) else ()
+    for name in _ROLE_FIELDS:
+        if name not in overridden:
+            continue
+        try:
+            getattr(given, name)
+        except Exception as err:  # the user's own function, or coroutine
+            problem = f"cannot be resolved: {type(err).__name__}: {err}"
+            raise InvalidAppError(f"{path}.overrides[{name!r}]", problem) from err
 
 
 def _apply_overrides(role: Role, path: str) -> None:

@@ -8,6 +8,7 @@ from torchx_core.errors import InvalidAppError
 from torchx_core.specs.app import AppDef, RetryPolicy, Role
 from torchx_core.specs.checks import (
     show,
+    want_app_metadata,
     want_bool,
     want_int,
     want_int_map,
@@ -36,7 +37,7 @@ def validate_app(app: AppDef) -> None:
     """
     _instance(app, AppDef, "app")
     _name(app.name, "name")
-    want_str_map(app.metadata, "metadata")
+    want_app_metadata(app.metadata, "metadata")
     roles = [_role(role, f"roles[{i}]") for i, role in enumerate(want_list(app.roles, "roles"))]
     if not roles:
         raise InvalidAppError("roles", "an app needs at least one role")

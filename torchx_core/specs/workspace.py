@@ -12,7 +12,7 @@ from torchx_core.specs.checks import is_list, is_map
 if TYPE_CHECKING:
     from pathlib import Path  # 8 ms: only `merge_into` needs it
 
-__all__ = ["Workspace"]
+__all__ = ["Workspace", "place_below"]
 
 
 @dataclass
@@ -80,7 +80,19 @@ class Workspace:
             source = Path(local).expanduser()
             if not source.exists():
                 raise InvalidAppError(where, f"no such file or directory: {str(source)!r}")
-            _copy(source, _target(Path(outdir), sub, where))
+            _copy(source, Path(outdir) / place_below(sub, where))
+
+
+def place_below(sub: str, where: str) -> str:
+    """Return the sub-directory without detours, ``""`` for the working directory itself.
+
+    Raises:
+        InvalidAppError: It leads out of the working directory.
+    """
+    relative = os.path.normpath(sub)
+    if relative.startswith("/") or f"{relative}/".startswith("../"):
+        raise InvalidAppError(where, f"must stay inside the workspace: {sub!r}")
+    return "" if relative == "." else relative
 
 
 def _load(text: str) -> object:
@@ -103,13 +115,6 @@ def _invalid(text: str, found: str) -> InvalidAppError:
     return InvalidAppError(
         "workspace", f"expected a path or a map of local path to sub-directory: {text!r} is {found}"
     )
-
-
-def _target(outdir: Path, sub: str, where: str) -> Path:
-    relative = os.path.normpath(sub)
-    if relative.startswith("/") or f"{relative}/".startswith("../"):
-        raise InvalidAppError(where, f"must stay inside the workspace: {sub!r}")
-    return outdir / relative
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from torchx_core.specs import InvalidRunConfigException, runopts
 
@@ -154,3 +156,21 @@ def test_cfg_to_str_checks_types() -> None:
     """A wrong value never becomes a text that reads back as something else."""
     with pytest.raises(InvalidRunConfigException, match=r"run option NUM must be int: '1' \(str\)"):
         options().cfg_to_str({"NUM": "1"})
+
+
+pieces = st.sampled_from(
+    ["FOO=", "BAR=", "MAP=", "NUM=1", "RATE=.5", "FLAG=on", "k8s.context-name=", "a:b", "'", '"']
+)
+
+
+@given(st.lists(pieces | st.sampled_from(",;:= \n") | st.text(max_size=3), max_size=8).map("".join))
+def test_what_is_read_from_any_text_survives_being_written(text: str) -> None:
+    """It is refused by our own error, or read; what was read has one written form, which says the same."""
+    opts = options()
+    try:
+        cfg = opts.cfg_from_str(text)
+    except InvalidRunConfigException:
+        return
+    written = opts.cfg_to_str(cfg)
+    assert opts.cfg_from_str(written) == cfg
+    assert opts.cfg_to_str(opts.cfg_from_str(written)) == written

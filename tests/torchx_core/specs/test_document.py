@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
+from app_strategies import apps
 from hypothesis import given
-from hypothesis import strategies as st
 
 from torchx_core.errors import InvalidAppError
 from torchx_core.specs import (
     AppDef,
-    BindMount,
-    DeviceMount,
-    Resource,
     RetryPolicy,
     Role,
     VolumeMount,
@@ -22,52 +19,6 @@ from torchx_core.specs import (
     macros,
     snapshot_app,
     validate_app,
-)
-
-texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=12)
-names = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=6)
-counts = st.integers(1, 10**20)
-str_maps = st.dictionaries(names, texts, max_size=3)
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
-plain = st.recursive(
-    scalars, lambda x: st.lists(x, max_size=3) | st.dictionaries(texts, x, max_size=3), max_leaves=6
-)
-plain_maps = st.dictionaries(texts, plain, max_size=3)
-mounts = (
-    st.builds(BindMount, names, names, st.booleans())
-    | st.builds(VolumeMount, names, names, st.booleans())
-    | st.builds(DeviceMount, names, names, st.sampled_from(["r", "rw", "rwm"]))
-)
-roles = st.builds(
-    Role,
-    name=names,
-    image=texts,
-    min_replicas=st.none() | st.just(1),
-    entrypoint=names,
-    args=st.lists(texts, max_size=3),
-    env=str_maps,
-    num_replicas=counts,
-    max_retries=counts,
-    retry_policy=st.sampled_from(RetryPolicy),
-    resource=st.builds(
-        Resource,
-        st.integers(-1, 9),
-        st.integers(-1, 9),
-        st.integers(-1, 9),
-        plain_maps,
-        st.dictionaries(texts, counts, max_size=3),
-        plain_maps,
-    ),
-    port_map=st.dictionaries(texts, st.integers(1, 65535), max_size=3),
-    metadata=plain_maps,
-    mounts=st.lists(mounts, max_size=3),
-    workspace=st.none() | st.builds(Workspace, str_maps),
-)
-apps = st.builds(
-    AppDef,
-    name=names,
-    roles=st.lists(roles, min_size=1, max_size=2, unique_by=lambda r: r.name),
-    metadata=str_maps,
 )
 
 
@@ -221,6 +172,7 @@ def test_workspace_may_be_null(workspace: object) -> None:
     ("text", "message"),
     [
         ("{", "app: not YAML"),
+        ("[" * 2000, "app: not YAML: maximum recursion depth"),
         ("[]", "app: must be a map"),
         ("", "app: must be a map: None"),
         ("name: no", "name: must"),
@@ -232,7 +184,14 @@ def test_wrong_yaml(text: str, message: str) -> None:
         AppDef.from_yaml(text)
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "app: not JSON"), ("[]", "app: must be a map")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "app: not JSON"),
+        ('{"a":' * 9999, "app: not JSON: maximum recursion"),
+        ("[]", "app: must be a map"),
+    ],
+)
 def test_wrong_json(text: str, message: str) -> None:
     """Broken JSON, and JSON of something else, is refused."""
     with pytest.raises(InvalidAppError, match=message):

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from importlib import import_module
+from random import Random
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchx_core.errors import InvalidAppError
 from torchx_core.specs import BindMount, DeviceMount, VolumeMount, parse_mounts
+from torchx_core.specs.mounts import Mount
 
 paths = st.text(min_size=1).filter(lambda t: not t.startswith("~"))
 binds = st.builds(BindMount, paths, paths, st.booleans())
@@ -41,6 +45,48 @@ def test_round_trip(given_mounts: list[BindMount | VolumeMount | DeviceMount]) -
     """Options written from mounts are read back as the same mounts, in order."""
     options = [option for mount in given_mounts for option in as_options(mount)]
     assert parse_mounts(options) == given_mounts
+
+
+@given(mounts, mounts)
+def test_mounts_do_not_depend_on_each_other(one: list[Mount], two: list[Mount]) -> None:
+    """Reading two lists of options together is reading each."""
+    first, second = ([option for mount in part for option in as_options(mount)] for part in (one, two))
+    assert parse_mounts(first + second) == parse_mounts(first) + parse_mounts(second)
+
+
+@given(mounts.filter(bool), st.randoms(use_true_random=False))
+def test_the_order_of_a_mounts_options_means_nothing(given_mounts: list[Mount], random: Random) -> None:
+    """But ``type=`` comes first."""
+    first, *options = as_options(given_mounts[0])
+    random.shuffle(options)
+    assert parse_mounts([first, *options]) == given_mounts[:1]
+
+
+@settings(deadline=None)  # the first example imports TorchX
+@given(mounts)
+def test_torchx_reads_the_same(given_mounts: list[Mount]) -> None:
+    """Its own mounts have the same fields and values; but it takes ``readonly=False`` for a yes."""
+    options = [option for mount in given_mounts for option in as_options(mount) if option != "readonly=False"]
+    theirs = import_module("torchx.specs").parse_mounts(options)
+    assert [(type(m).__name__, vars(m)) for m in theirs] == [
+        (type(m).__name__, vars(m)) for m in parse_mounts(options)
+    ]
+
+
+words = st.sampled_from(
+    ["type=bind", "type=device", "type=", "src=/a", "dst=~", "readonly", "perm=r", "=", ""]
+)
+
+
+@given(st.lists(words | st.text(), max_size=5))
+def test_any_options_are_read_or_refused(options: list[str]) -> None:
+    """With the position of the first that is wrong, and never otherwise."""
+    path = "mounts[0]"
+    try:
+        parse_mounts(options)
+    except InvalidAppError as err:
+        path = err.path
+    assert path.startswith("mounts[")
 
 
 @pytest.mark.parametrize(

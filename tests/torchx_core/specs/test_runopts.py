@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import string
 import typing
 
@@ -149,6 +150,13 @@ def test_both_spellings_must_agree() -> None:
         {"clusterName": None, "cluster_name": "a"},
     ):
         assert opts.resolve(cfg)["cluster_name"] == "a"
+
+
+def test_a_value_that_equals_nothing_does_not_contradict_itself() -> None:
+    """NaN is given once, whatever it compares equal to."""
+    opts = runopts()
+    opts.add("rate", type_=float, help="")
+    assert str(opts.resolve({"rate": math.nan})) == "{'rate': nan}"
 
 
 @pytest.mark.parametrize(

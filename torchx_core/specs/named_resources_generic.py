@@ -1,0 +1,33 @@
+"""Named resources of no particular machine: t-shirt sizes for defaults and examples.
+
+What a size stands for may change. Name your own hardware for anything that depends on the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from torchx_core.specs.resource import Resource
+
+__all__ = ["NAMED_RESOURCES"]
+
+_GIB: Final = 1024
+_SIZES: Final = {  # cores, devices, memory in MiB
+    "gpu.small": (8, 1, 32 * _GIB),
+    "gpu.medium": (16, 2, 64 * _GIB),
+    "gpu.large": (32, 4, 128 * _GIB),
+    "gpu.xlarge": (64, 8, 256 * _GIB),
+    "cpu.nano": (1, 0, 512),
+    "cpu.micro": (1, 0, 1 * _GIB),
+    "cpu.small": (1, 0, 2 * _GIB),
+    "cpu.medium": (2, 0, 4 * _GIB),
+    "cpu.large": (2, 0, 8 * _GIB),
+    "cpu.xlarge": (8, 0, 32 * _GIB),
+}
+
+NAMED_RESOURCES: Final[Mapping[str, Callable[[], Resource]]] = {
+    name: partial(Resource, *size) for name, size in _SIZES.items()
+}
+"""Name -> factory; each call makes a new Resource."""
