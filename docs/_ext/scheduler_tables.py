@@ -10,6 +10,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
+from torchx_core.compat import PREFIX
 from torchx_core.registry import scheduler_factories
 from torchx_core.schedulers import Capabilities, Scheduler
 
@@ -24,7 +25,7 @@ class CapabilityTable(SphinxDirective):
             [f.name, *("yes" if getattr(s.capabilities, f.name) else "no" for s in schedulers.values())]
             for f in fields(Capabilities)
         ]
-        return [_table(["capability", *schedulers], rows)]
+        return [table(["capability", *schedulers], rows)]
 
 
 class RunoptTable(SphinxDirective):
@@ -39,14 +40,17 @@ class RunoptTable(SphinxDirective):
             [key, str(option.kind), "required" if option.is_required else str(option.default), option.help]
             for key, option in options
         ]
-        return [_table(["option", "type", "default", "meaning"], rows)]
+        return [table(["option", "type", "default", "meaning"], rows)]
 
 
 def _schedulers() -> dict[str, Scheduler[object]]:
-    return {name: create("docs") for name, create in scheduler_factories().items()}
+    # TorchX's are known where TorchX is installed; torchx-compat.md has them
+    factories = scheduler_factories()
+    return {name: factories[name]("docs") for name in factories if not name.startswith(PREFIX)}
 
 
-def _table(head: list[str], rows: Iterable[list[str]]) -> nodes.table:
+def table(head: list[str], rows: Iterable[list[str]]) -> nodes.table:
+    """Return a table whose first column is code."""
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
     group += nodes.thead("", _row(head))

@@ -10,17 +10,24 @@ from torchx_core.schedulers import Batch, EventFeed
 __all__ = ["drive", "drive_async"]
 
 
-def drive(feed: EventFeed, tick_s: float | None = None, deadline: float | None = None) -> Iterator[Batch]:
+def drive(
+    feed: EventFeed,
+    tick_s: float | None = None,
+    deadline: float | None = None,
+    *,
+    until_now: bool = False,
+) -> Iterator[Batch]:
     """Yield the feed's batches until it is done or the deadline (monotonic seconds) passes.
 
     With ``tick_s`` an empty batch is yielded whenever that long passed without events, so that the
-    caller gets its thread back regularly. The feed is closed however the iteration ends.
+    caller gets its thread back regularly. With ``until_now`` only what is there already is yielded.
+    The feed is closed however the iteration ends.
     """
     pace = _Pace(tick_s, deadline)
     try:
         while not feed.done:
             batch = feed.poll()
-            if batch is None and pace.over:
+            if batch is None and (pace.over or (until_now and feed.caught_up)):
                 return
             if batch is None and not pace.tick_due:
                 feed.wait(pace.patience)

@@ -6,9 +6,22 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from torchx_core.schedulers import Batch
+from torchx_core.errors import InvalidInputError
+from torchx_core.schedulers import Batch, Scheduler
 
-__all__ = ["select_lines"]
+__all__ = ["check_window", "select_lines"]
+
+
+def check_window(scheduler: Scheduler[object], since: datetime | None, until: datetime | None) -> None:
+    """Refuse a time window where no line bears its time: it would leave out lines that belong into it.
+
+    Raises:
+        InvalidInputError: The scheduler does not tell when a line was written.
+    """
+    if (since or until) and not scheduler.capabilities.log_times:
+        raise InvalidInputError(
+            f"{scheduler.backend} does not tell when a line was written; leave out since and until"
+        )
 
 
 def select_lines(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from torchx_core.errors import InvalidInputError, UnknownAppException, UnknownReplicaError, WaitTimeoutError
+from torchx_core.errors import UnknownAppException, UnknownReplicaError, WaitTimeoutError
 from torchx_core.registry import SchedulerFactory, find_factory, scheduler_factories
+from torchx_core.runner.components import RunsComponents
 from torchx_core.runner.environment import inject_environment
 from torchx_core.runner.follow import drive, drive_async
-from torchx_core.runner.lines import select_lines
+from torchx_core.runner.lines import check_window, select_lines
+from torchx_core.runner.workspaces import BuildsWorkspaces, build_for, override_workspace
 from torchx_core.schedulers import (
     Batch,
     CancelOutcome,
@@ -33,6 +36,7 @@ from torchx_core.specs import (
     AppState,
     AppStatus,
     CfgVal,
+    Workspace,
     make_app_handle,
     parse_app_handle,
     runopts,
@@ -45,11 +49,16 @@ __all__ = ["Runner", "get_runner"]
 DEFAULT_SESSION = "torchx"
 
 
-def get_runner(name: str | None = None, **scheduler_params: object) -> Runner:
+def get_runner(
+    name: str | None = None,
+    component_defaults: Mapping[str, Mapping[str, str]] | None = None,
+    **scheduler_params: object,
+) -> Runner:
     """Return a runner for the session `name` (default ``torchx``) with every known scheduler.
 
     Args:
         name: Session; the middle part of every handle, so apps of one session can be listed together.
+        component_defaults: Component name -> argument -> text, for `Runner.run_component`.
         scheduler_params: Passed to each scheduler's factory, for example ``state_dir=…``.
 
     Example:
@@ -57,10 +66,12 @@ def get_runner(name: str | None = None, **scheduler_params: object) -> Runner:
         ...     "local_cwd" in runner.scheduler_backends()
         True
     """
-    return Runner(name or DEFAULT_SESSION, scheduler_factories(), scheduler_params=scheduler_params)
+    return Runner(
+        name or DEFAULT_SESSION, scheduler_factories(), component_defaults, scheduler_params=scheduler_params
+    )
 
 
-class Runner:
+class Runner(RunsComponents, BuildsWorkspaces):
     """Submits and follows apps on any scheduler; holds no state about them.
 
     A handle made by one runner works in any other, in another process, on another day, as far as the
@@ -71,11 +82,13 @@ class Runner:
         self,
         name: str,
         scheduler_factories: Mapping[str, SchedulerFactory],
+        component_defaults: Mapping[str, Mapping[str, str]] | None = None,
         *,
         scheduler_params: Mapping[str, object] | None = None,
     ) -> None:
         """Create no scheduler yet: each is made when it is first used."""
         self.name = name
+        self.component_defaults = component_defaults or {}
         self._factories = scheduler_factories
         self._params = dict(scheduler_params or {})
         self._schedulers: dict[tuple[str, str], Scheduler[object]] = {}
@@ -108,6 +121,11 @@ class Runner:
         """
         return self.scheduler(scheduler).run_opts()
 
+    def cfg_from_str(self, scheduler: str, *cfg_literal: str) -> dict[str, CfgVal]:
+        """Return the options that the texts spell (`runopts.cfg_from_str`); a later one wins."""
+        opts = self.scheduler_run_opts(scheduler)
+        return {key: value for text in cfg_literal for key, value in opts.cfg_from_str(text).items()}
+
     def scheduler(self, backend: str, session: str | None = None) -> Scheduler[object]:
         """Return this runner's scheduler of that name, for its own or another session.
 
@@ -125,7 +143,7 @@ class Runner:
         app: AppDef,
         scheduler: str,
         cfg: Mapping[str, CfgVal] | None = None,
-        workspace: str | None = None,
+        workspace: Workspace | str | None = None,
         parent_run_id: str | None = None,
         *,
         app_id: str | None = None,
@@ -138,38 +156,43 @@ class Runner:
             app: What to run; an ``AppDef`` of ours or of TorchX.
             scheduler: Where, one of `scheduler_backends`.
             cfg: Options of the scheduler.
-            workspace: Local directory to lay over the image; refused by a scheduler that has no images.
-            parent_run_id: Recorded in the app's environment as ``TORCHX_PARENT_RUN_ID``.
+            workspace: Local files to lay over the image of the first role, in place of its own workspace: a
+                path, a YAML map of path to sub-directory, or a `Workspace`. Named here, built by `schedule`.
+            parent_run_id: Recorded in the app's environment as ``TORCHX_PARENT_RUN_ID``; None for the one in
+                this process's environment, if any.
             app_id: Idempotency key: the app's id within the scheduler and session; None for a fresh one.
 
         Raises:
             UnknownSchedulerException: No such scheduler.
-            InvalidAppError: The app is wrong, or the scheduler cannot run it.
+            InvalidAppError: The app is wrong, or the scheduler cannot run it, or a role has a workspace
+                and the scheduler cannot build any.
             InvalidRunConfigException: cfg does not fit the scheduler's options.
-            InvalidInputError: The scheduler cannot build a workspace.
             MalformedAppHandleException: The app id, or this runner's session, cannot be part of a handle.
         """
         backend = self.scheduler(scheduler)
-        if workspace and not backend.capabilities.workspaces:
-            raise InvalidInputError(f"{scheduler} cannot build a workspace: {workspace!r}; leave it out")
         # Refused here, because an app whose handle cannot be written could never be named again.
         make_app_handle(scheduler, self.name, "any" if app_id is None else app_id)
         private = snapshot_app(app)
+        override_workspace(private, workspace)
         validate_app(private)
         inject_environment(private, scheduler=scheduler, session=self.name, parent_run_id=parent_run_id)
         return backend.submit_dryrun(private, cfg or {}, app_id=app_id)
 
     def schedule(self, dryrun_info: AppDryRunInfo[object]) -> AppHandle:
-        """Submit exactly what the dry run shows and return the handle.
+        """Build the workspaces that the request needs, submit exactly what it shows, return the handle.
 
         Raises:
+            InvalidInputError: A workspace changed since the dry run.
+            SchedulerError: A workspace could not be built; nothing was submitted.
             AppIdConflictError: The app id is taken by a different request.
             SubmitFailedError: Nothing was submitted, nothing is left behind.
             SubmitOutcomeUnknownError: Calling again with the same app id settles it.
         """
         if dryrun_info.scheduler is None:
             raise ValueError("this dry run names no scheduler; make it with Runner.dryrun")
-        app_id = self.scheduler(dryrun_info.scheduler).schedule(dryrun_info)
+        backend = self.scheduler(dryrun_info.scheduler)
+        build_for(backend, dryrun_info)
+        app_id = backend.schedule(dryrun_info)
         return make_app_handle(dryrun_info.scheduler, self.name, app_id)
 
     def run(
@@ -177,7 +200,7 @@ class Runner:
         app: AppDef,
         scheduler: str,
         cfg: Mapping[str, CfgVal] | None = None,
-        workspace: str | None = None,
+        workspace: Workspace | str | None = None,
         parent_run_id: str | None = None,
         *,
         app_id: str | None = None,
@@ -195,6 +218,11 @@ class Runner:
         if description is None:
             return None
         return AppDef(name=description.name, roles=description.roles, metadata=description.metadata)
+
+    def describe_native(self, app_handle: AppHandle) -> object | None:
+        """Return the app as its backend describes it, as plain JSON values; None when it has nothing more."""
+        backend, app_id = self._locate(app_handle)
+        return backend.describe_native(app_id)
 
     def status(self, app_handle: AppHandle) -> AppStatus | None:
         """Return the app's present status, or None when there is no such app."""
@@ -325,6 +353,7 @@ class Runner:
         roles: Iterable[str] | None = None,
         streams: Stream = Stream.COMBINED,
         tick_s: float | None = None,
+        batch_bytes: int | None = None,
     ) -> Iterator[Batch]:
         """Yield the app's events in order until it is terminal and every line has been delivered.
 
@@ -338,13 +367,14 @@ class Runner:
             streams: Which output to include.
             tick_s: Yield an empty batch whenever that many seconds passed without events, so that the
                 caller can look at other things; None to block until something happens.
+            batch_bytes: About how much log text one batch may hold; None for a mebibyte.
 
         Raises:
             UnknownAppException: There is no such app.
             UnknownReplicaError: The app has no such role.
             InvalidCursorError: The cursor is not one of this app's.
         """
-        options = _options(logs=logs, roles=roles, streams=streams)
+        options = _options(logs=logs, roles=roles, streams=streams, batch_bytes=batch_bytes)
         return drive(self._feed(app_handle, cursor, options), tick_s)
 
     def afollow(
@@ -356,9 +386,10 @@ class Runner:
         roles: Iterable[str] | None = None,
         streams: Stream = Stream.COMBINED,
         tick_s: float | None = None,
+        batch_bytes: int | None = None,
     ) -> AsyncIterator[Batch]:
         """Do what `follow` does on an event loop, without a thread per app."""
-        options = _options(logs=logs, roles=roles, streams=streams)
+        options = _options(logs=logs, roles=roles, streams=streams, batch_bytes=batch_bytes)
         return drive_async(self._feed(app_handle, cursor, options), tick_s)
 
     def log_lines(
@@ -388,11 +419,13 @@ class Runner:
         Raises:
             UnknownAppException: There is no such app.
             UnknownReplicaError: There is no such role or replica.
+            InvalidInputError: A time is given, and the scheduler does not tell when a line was written.
         """
         self._check_replica(app_handle, role_name, k)
+        check_window(self._locate(app_handle)[0], since, until)
         options = FollowOptions(roles=frozenset([role_name]), streams=streams or Stream.COMBINED)
         feed = self._feed(app_handle, None, options)
-        batches = drive(feed) if should_tail else drive(feed, deadline=monotonic())
+        batches = drive(feed, until_now=not should_tail)
         return select_lines(batches, k, regex, since, until)
 
     def _feed(self, app_handle: AppHandle, cursor: str | None, options: FollowOptions) -> EventFeed:
@@ -420,8 +453,12 @@ class Runner:
         return self.scheduler(parsed.scheduler_backend, parsed.session_name), parsed.app_id
 
 
-def _options(*, logs: bool, roles: Iterable[str] | None, streams: Stream) -> FollowOptions:
-    return FollowOptions(logs=logs, roles=None if roles is None else frozenset(roles), streams=streams)
+def _options(
+    *, logs: bool, roles: Iterable[str] | None, streams: Stream, batch_bytes: int | None
+) -> FollowOptions:
+    chosen = None if roles is None else frozenset(roles)
+    options = FollowOptions(logs=logs, roles=chosen, streams=streams)
+    return options if batch_bytes is None else replace(options, batch_bytes=batch_bytes)
 
 
 def _status(description: DescribeAppResponse) -> AppStatus:

@@ -16,9 +16,11 @@ from torchx_core.schedulers.responses import (
     CancelOutcome,
     Capabilities,
     DescribeAppResponse,
+    Finding,
     FollowOptions,
     ListAppResponse,
     Stream,
+    Verdict,
 )
 from torchx_core.schedulers.scheduler import EventFeed, Scheduler
 
@@ -29,6 +31,7 @@ __all__ = [
     "Capabilities",
     "DescribeAppResponse",
     "EventFeed",
+    "Finding",
     "FollowOptions",
     "ListAppResponse",
     "LogLine",
@@ -41,4 +44,5 @@ __all__ = [
     "Scheduler",
     "StateChanged",
     "Stream",
+    "Verdict",
 ]

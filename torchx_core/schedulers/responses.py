@@ -11,9 +11,11 @@ __all__ = [
     "CancelOutcome",
     "Capabilities",
     "DescribeAppResponse",
+    "Finding",
     "FollowOptions",
     "ListAppResponse",
     "Stream",
+    "Verdict",
 ]
 
 
@@ -60,6 +62,16 @@ class Capabilities:
     cancelled_state: bool = False
     """A cancelled app ends CANCELLED for every observer."""
 
+    # What is so natural that a scheduler says when it lacks it:
+    exit_codes: bool = True
+    """The exit code or signal of every replica is told."""
+    separate_streams: bool = True
+    """stdout and stderr are kept apart."""
+    log_times: bool = True
+    """Each line bears the time when it was written."""
+    grace_period: bool = True
+    """The grace period given to `cancel` is kept; otherwise the backend has its own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowOptions:
@@ -69,6 +81,8 @@ class FollowOptions:
     roles: frozenset[str] | None = None
     """Only these roles' lines, changes and reports; None for all."""
     streams: Stream = Stream.COMBINED
+    batch_bytes: int = 1 << 20
+    """About how much log text one batch may hold: smaller for those who show it slowly."""
 
 
 @dataclass
@@ -99,3 +113,28 @@ class ListAppResponse:
     name: str = ""
     submitted_at: float | None = None
     """Seconds since the epoch."""
+
+
+class Verdict(str, Enum):
+    """What a finding means for whoever wants to run apps here."""
+
+    OK = "ok"
+    ABSENT = "absent"
+    """Not here, and nobody needs to mind."""
+    WARNING = "warning"
+    """Apps run, and something about them is worse than it could be."""
+    PROBLEM = "problem"
+    """Apps do not run, or will fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at on this host (`Scheduler.diagnose`)."""
+
+    subject: str
+    """What was looked at, in a word or two."""
+    verdict: Verdict
+    text: str
+    """What was found, on one line."""
+    advice: str = ""
+    """What to do about it; empty when all is well."""

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar, cast
 
+from torchx_core.errors import InvalidAppError, TorchXError
 from torchx_core.schedulers.events import Batch
 from torchx_core.schedulers.pruning import surplus
 from torchx_core.schedulers.responses import (
     CancelOutcome,
     Capabilities,
     DescribeAppResponse,
+    Finding,
     FollowOptions,
     ListAppResponse,
+    Verdict,
 )
-from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts
+from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, Role, runopts
 
 __all__ = ["EventFeed", "Scheduler"]
 
@@ -40,6 +44,14 @@ class EventFeed(ABC):
     @abstractmethod
     def done(self) -> bool:
         """Whether the terminal event has been returned."""
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that was there when this reader came has been returned, once `poll` gave None.
+
+        A feed that asks a server says False until it has the answers.
+        """
+        return True
 
     @abstractmethod
     def poll(self) -> Batch | None:
@@ -97,16 +109,43 @@ class Scheduler(ABC, Generic[T]):
 
         Raises:
             InvalidRunConfigException: cfg does not fit `run_opts`.
+            InvalidAppError: This backend cannot run the app, or cannot build a role's workspace.
         """
         resolved = self.run_opts().resolve(cfg)
         self._validate(app)
+        builds = self._pin_workspaces(app, resolved)
         info = self._submit_dryrun(app, resolved, app_id)
         for role in app.roles:
-            info = role.pre_proc(self.backend, info)
+            info = self._preprocessed(role, info)
         info.app = app
         info.cfg = resolved
         info.scheduler = self.backend
+        info.builds = builds
         return info
+
+    def _preprocessed(self, role: Role, info: AppDryRunInfo[T]) -> AppDryRunInfo[T]:
+        changed = cast("AppDryRunInfo[T] | None", role.pre_proc(self.backend, info))  # a hook of the user's
+        if changed is None:
+            raise InvalidAppError(f"roles[{role.name!r}].pre_proc", "must return the dry run, not None")
+        return changed
+
+    def _pin_workspaces(self, app: AppDef, cfg: Mapping[str, CfgVal]) -> builtins.list[Role]:
+        """Give each role that has a workspace the image that will come of it; return those as authored.
+
+        From here on the request, and what makes two requests equal, speak of images alone.
+        """
+        builds: list[Role] = []
+        for role in app.roles:
+            if role.workspace:
+                builds.append(copy.deepcopy(role))
+                role.image, role.workspace = self._name_image(role, cfg), None
+        return builds
+
+    def _name_image(self, role: Role, cfg: Mapping[str, CfgVal]) -> str:
+        try:
+            return self.workspace_image(role, cfg)
+        except InvalidAppError as err:
+            raise InvalidAppError(f"roles[{role.name!r}].{err.path}", err.problem) from err
 
     @abstractmethod
     def _submit_dryrun(self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None) -> AppDryRunInfo[T]:
@@ -114,6 +153,38 @@ class Scheduler(ABC, Generic[T]):
 
     def _validate(self, app: AppDef) -> None:
         """Raise InvalidAppError when this backend cannot run the app."""
+
+    def workspace_image(self, role: Role, cfg: Mapping[str, CfgVal]) -> str:  # noqa: ARG002  # see below
+        """Return the name of the image that `build_workspace` makes; build nothing.
+
+        Called by every dry run for each role that has a workspace, in the submitting process. The name
+        follows from the content: of ``role.image``, of the files of ``role.workspace`` as they are now, and
+        of the options that change the build; never from anything else of the role, the host or the time.
+        Implemented where ``capabilities.workspaces`` is true.
+
+        Raises:
+            InvalidAppError: This backend cannot build workspaces, or the workspace or the image is wrong;
+                its ``path`` is relative to the role.
+        """
+        raise InvalidAppError(
+            "workspace",
+            f"{self.backend} cannot lay files over an image; leave it out, or choose a scheduler that can",
+        )
+
+    def build_workspace(self, role: Role, cfg: Mapping[str, CfgVal]) -> str:
+        """Make the image of `workspace_image` unless it is there, and return its name.
+
+        Called before `schedule`; may take long. Idempotent, and safe when several processes build at once.
+
+        Args:
+            role: As authored; not changed.
+            cfg: Resolved options.
+
+        Raises:
+            InvalidAppError: As for `workspace_image`.
+            SchedulerError: It could not be built; what was begun is taken back.
+        """
+        return self.workspace_image(role, cfg)
 
     @abstractmethod
     def schedule(self, dryrun_info: AppDryRunInfo[T]) -> str:
@@ -128,6 +199,14 @@ class Scheduler(ABC, Generic[T]):
     @abstractmethod
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return the app's status and description, or None when there is no such app."""
+
+    def describe_native(self, app_id: str) -> object | None:  # noqa: ARG002  # a backend with more to say
+        """Return the app as the backend itself describes it, as plain JSON values with secrets masked.
+
+        For people and for debugging: what is in it is the backend's business and may change. None when there
+        is no such app, or nothing to add to `describe`.
+        """
+        return None
 
     def exists(self, app_id: str) -> bool:
         """Return whether the app was submitted and not deleted."""
@@ -185,6 +264,19 @@ class Scheduler(ABC, Generic[T]):
     def size_bytes(self, app_id: str) -> int:  # noqa: ARG002  # a backend without files on disk
         """Return how much disk space the app's record and logs take."""
         return 0
+
+    def diagnose(self) -> builtins.list[Finding]:
+        """Return what works on this host and what does not; ``torchx-core doctor`` shows it.
+
+        Called rarely, and may take seconds. Leaves nothing behind, and raises nothing: what goes wrong is a
+        finding. By default it asks the backend for its apps; a scheduler that can say more overrides it.
+        """
+        try:
+            count = len(self.list())
+        except TorchXError as err:
+            return [Finding(subject="backend", verdict=Verdict.WARNING, text=f"cannot be used: {err}")]
+        text = f"answers; {count} apps in session {self.session_name}"
+        return [Finding(subject="backend", verdict=Verdict.OK, text=text)]
 
     @abstractmethod
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> EventFeed:

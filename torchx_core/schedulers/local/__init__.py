@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchx_core.schedulers.local.directories import LocalDirScheduler
 from torchx_core.schedulers.local.images import CWDImageProvider, ImageProvider, LocalDirectoryImageProvider
 from torchx_core.schedulers.local.request import LocalRequest
 from torchx_core.schedulers.local.scheduler import LocalScheduler
@@ -9,6 +10,7 @@ from torchx_core.schedulers.local.scheduler import LocalScheduler
 __all__ = [
     "CWDImageProvider",
     "ImageProvider",
+    "LocalDirScheduler",
     "LocalDirectoryImageProvider",
     "LocalRequest",
     "LocalScheduler",
@@ -28,6 +30,4 @@ def create_dir_scheduler(
     session_name: str, *, state_dir: str | None = None, gpus: tuple[str, ...] | None = None, **_others: object
 ) -> LocalScheduler:
     """Return ``local_dir``: the image is a directory of this host."""
-    return LocalScheduler(
-        "local_dir", session_name, LocalDirectoryImageProvider(), state_dir=state_dir, gpus=gpus
-    )
+    return LocalDirScheduler(session_name, state_dir=state_dir, gpus=gpus)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from contextlib import suppress
 
@@ -11,6 +10,7 @@ from torchx_core.errors import AppNotTerminalError, CorruptRecordError
 from torchx_core.schedulers.local import view
 from torchx_core.schedulers.local.life import is_served, locked, settle
 from torchx_core.schedulers.local.record import AppRecord, read_record
+from torchx_core.schedulers.local.trees import remove_tree
 from torchx_core.supervisor import machine
 
 __all__ = ["delete_app", "remove_debris", "size_bytes"]
@@ -34,7 +34,7 @@ def delete_app(app_dir: str, app_handle: str) -> None:
         with locked(os.path.join(os.path.dirname(app_dir), _LOCK)):
             aside = [_move_aside(path) for path in _doomed(app_dir, app_handle)]
         for path in aside:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
 
 
 def _doomed(app_dir: str, app_handle: str) -> list[str]:
@@ -86,4 +86,4 @@ def remove_debris(session_dir: str) -> None:
     with suppress(FileNotFoundError):
         for entry in os.scandir(session_dir):
             if entry.name.startswith(_HIDDEN) and time.time() - entry.stat().st_mtime > _DEBRIS_AGE_S:
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove_tree(entry.path)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["LocalFeed"]
 
 _MAX_ENTRIES = 4096
-_MAX_TEXT = 1 << 20
 """Bytes of text in one batch, unless a single record has more."""
 
 _RENEWALS_PER_LEASE = 4
@@ -119,7 +118,7 @@ class LocalFeed(EventFeed):
         for entry in timeline.unpack(data[: len(data) - len(data) % timeline.SIZE]):
             if entry.kind in (timeline.STDOUT, timeline.STDERR) and self._options.logs:
                 size += entry.size
-            if entries and size > _MAX_TEXT:
+            if entries and size > self._options.batch_bytes:
                 break
             entries.append(entry)
         return entries

@@ -11,10 +11,10 @@ from torchx_core.schedulers.local.paths import check_file_system
 from torchx_core.schedulers.local.request import LocalRequest
 from torchx_core.supervisor.plan import ReplicaPlan
 
-__all__ = ["check_host"]
+__all__ = ["FILES_OF_ITS_OWN", "FILES_PER_REPLICA", "check_host"]
 
-_FILES_PER_REPLICA = 8
-_FILES_OF_ITS_OWN = 32
+FILES_PER_REPLICA = 8
+FILES_OF_ITS_OWN = 32
 
 
 def check_host(request: LocalRequest) -> None:
@@ -56,7 +56,7 @@ def _check_program(replica: ReplicaPlan) -> None:
 
 
 def _check_descriptors(replicas: int) -> None:
-    needed = _FILES_OF_ITS_OWN + _FILES_PER_REPLICA * replicas
+    needed = FILES_OF_ITS_OWN + FILES_PER_REPLICA * replicas
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if allowed != resource.RLIM_INFINITY and needed > allowed:
         raise InvalidAppError(

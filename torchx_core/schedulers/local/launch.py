@@ -15,17 +15,17 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 
 import torchx_core
 from torchx_core.errors import SubmitFailedError
 from torchx_core.schedulers.local.life import REAP_LOCK, locked
 from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.schedulers.local.trees import remove_tree
 from torchx_core.supervisor.closing import has_begun
 from torchx_core.supervisor.records import (
     ALIVE,
@@ -54,8 +54,13 @@ _STUB = (
 _SHELL = ["/bin/sh", "-c", '"$@" &', "sh"]
 
 
-def create(app_dir: str, record: Json) -> bool:
+def create(app_dir: str, record: Json, furnish: Callable[[str], None]) -> bool:
     """Create the app and start its supervisor; false when the app exists already.
+
+    Args:
+        app_dir: Where the app's record will lie.
+        record: Its content.
+        furnish: Puts other things into the app's directory, whose present path it is given.
 
     Raises:
         SubmitFailedError: It could not be done; nothing is left behind.
@@ -65,7 +70,8 @@ def create(app_dir: str, record: Json) -> bool:
     try:
         os.makedirs(fresh, mode=0o700)
         with ExitStack() as stack:
-            stack.callback(shutil.rmtree, fresh, ignore_errors=True)  # gone already when all went well
+            stack.callback(remove_tree, fresh)  # gone already when all went well
+            furnish(fresh)
             _write_record(fresh, record)
             held = stack.enter_context(_held(fresh))
             try:
@@ -150,7 +156,7 @@ def _start_or_undo(app_dir: str, held: list[int]) -> None:
         # Nothing runs yet and we hold the lock: nobody else can have started it.
         gone = os.path.join(os.path.dirname(app_dir), f".undone-{os.urandom(6).hex()}")
         os.rename(app_dir, gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        remove_tree(gone)
         raise
 
 

@@ -16,7 +16,7 @@ from torchx_core.schedulers.secrets import mask_env
 from torchx_core.specs import AppDef, CfgVal, Role, macros
 from torchx_core.supervisor.plan import LimitMode, LogMode, Plan, ReplicaPlan, encode_plan
 
-__all__ = ["LocalRequest", "render"]
+__all__ = ["LocalRequest", "render", "shown"]
 
 RANK0_ENV = "TORCHX_RANK0_HOST"
 
@@ -34,10 +34,15 @@ class LocalRequest:
 
     def __str__(self) -> str:
         """Show it for people; values that look secret are masked."""
-        plan = encode_plan(self.plan)
-        for replica in cast("list[dict[str, object]]", plan["replicas"]):
-            replica["env"] = mask_env(cast("dict[str, str]", replica["env"]))
-        return json.dumps({"app_id": self.app_id, **plan}, indent=2)
+        return json.dumps(shown(self.app_id, self.plan), indent=2)
+
+
+def shown(app_id: str, plan: Plan) -> dict[str, object]:
+    """Return the plan as JSON values for people; those that look secret are masked."""
+    encoded = encode_plan(plan)
+    for replica in cast("list[dict[str, object]]", encoded["replicas"]):
+        replica["env"] = mask_env(cast("dict[str, str]", replica["env"]))
+    return {"app_id": app_id, **encoded}
 
 
 def render(

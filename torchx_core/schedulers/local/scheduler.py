@@ -21,6 +21,7 @@ from torchx_core.schedulers import (
     CancelOutcome,
     Capabilities,
     DescribeAppResponse,
+    Finding,
     FollowOptions,
     ListAppResponse,
     Scheduler,
@@ -39,7 +40,7 @@ from torchx_core.schedulers.local.options import check_grace, local_run_opts
 from torchx_core.schedulers.local.ownership import owned_by, owner_of, set_owner
 from torchx_core.schedulers.local.paths import default_state_dir, file_name, name_of
 from torchx_core.schedulers.local.record import AppRecord, asked_for, encode_record, read_record
-from torchx_core.schedulers.local.request import LocalRequest, render
+from torchx_core.schedulers.local.request import LocalRequest, render, shown
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.records import Json
@@ -119,17 +120,21 @@ class LocalScheduler(Scheduler[LocalRequest]):
         self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None
     ) -> AppDryRunInfo[LocalRequest]:
         chosen = make_unique(app.name) if app_id is None else app_id
+        app_dir = self._app_dir(chosen)
         request = render(
             app,
             cfg,
             app_id=chosen,
-            app_dir=self._app_dir(chosen),
+            app_dir=app_dir,
             session=self.session_name,
-            images=self._images,
+            images=self._images_for(app_dir),
             gpu_dir=os.path.join(self._root, "gpus"),
             gpu_ids=self._gpus,
         )
         return AppDryRunInfo(request, str)
+
+    def _images_for(self, app_dir: str) -> ImageProvider:  # noqa: ARG002  # where images are copied it matters
+        return self._images
 
     def schedule(self, dryrun_info: AppDryRunInfo[LocalRequest]) -> str:
         """Create the app, or attach to the one that an equal request created."""
@@ -140,10 +145,13 @@ class LocalScheduler(Scheduler[LocalRequest]):
             if existing is None:
                 check_host(request)
                 record = encode_record(asked, request.plan, created_at=time.time())
-                if launch.create(request.app_dir, record):
+                if launch.create(request.app_dir, record, lambda new: self._furnish(request, new)):
                     return request.app_id
             elif self._attach(request.app_id, existing, asked):
                 return request.app_id
+
+    def _furnish(self, request: LocalRequest, directory: str) -> None:
+        """Put what the app needs, besides its record, into its directory before it becomes visible."""
 
     def _attach(self, app_id: str, existing: AppRecord, asked: Json) -> bool:
         """Return whether the app is there to stay; false when it was taken back while we looked."""
@@ -158,6 +166,11 @@ class LocalScheduler(Scheduler[LocalRequest]):
             record = read_record(self._app_dir(app_id))
             return None if record is None else view.describe(record, settle(record), app_id)
         return None
+
+    def describe_native(self, app_id: str) -> dict[str, object] | None:
+        """Return what the supervisor was told to run, with secrets masked."""
+        record = read_record(self._app_dir(app_id))
+        return None if record is None else shown(app_id, record.plan)
 
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first; a record that cannot be read is UNKNOWN."""
@@ -212,6 +225,12 @@ class LocalScheduler(Scheduler[LocalRequest]):
     def size_bytes(self, app_id: str) -> int:
         """Return the size of the app's record and logs."""
         return size_bytes(self._app_dir(app_id))
+
+    def diagnose(self) -> builtins.list[Finding]:
+        """Look at the state directory, and at what this host and this user's limits allow."""
+        from torchx_core.schedulers.local.diagnosis import diagnose  # imported here: nobody else needs it
+
+        return diagnose(self._root, self.backend, self._gpus)
 
     def prune(
         self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None

@@ -17,7 +17,18 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{part}"
-        for part in ("base", "follow", "outcome", "records", "reports", "stop", "submit", "survival", "whole")
+        for part in (
+            "base",
+            "follow",
+            "outcome",
+            "records",
+            "reports",
+            "stop",
+            "submit",
+            "survival",
+            "whole",
+            "workspaces",
+        )
     )
 )  # before they are imported, so that a failed promise shows its values
 

@@ -30,7 +30,7 @@ class ContractBase:
     backend: ClassVar[str]
     """The scheduler's name in the runner."""
     image: ClassVar[str] = ""
-    """The image of every role."""
+    """The image of every role; it has ``/bin/sh`` and ``cat`` where the scheduler claims ``workspaces``."""
     cfg: ClassVar[Mapping[str, CfgVal]] = {}
     """Options of every submit."""
     retry_policies: ClassVar[tuple[RetryPolicy, ...]] = (RetryPolicy.APPLICATION, RetryPolicy.REPLICA)
@@ -77,8 +77,16 @@ class ContractBase:
 
     def needs(self, runner: Runner, capability: str) -> None:
         """Skip the test unless the scheduler claims the capability."""
-        if not getattr(runner.scheduler(self.backend).capabilities, capability):
+        if not self.claims(runner, capability):
             pytest.skip(f"{self.backend} does not claim {capability}")
+
+    def claims(self, runner: Runner, capability: str) -> bool:
+        """Return whether the scheduler claims the capability."""
+        return bool(getattr(runner.scheduler(self.backend).capabilities, capability))
+
+    def code(self, runner: Runner, exit_code: int) -> int | None:
+        """Return the exit code, as far as the scheduler tells any."""
+        return exit_code if self.claims(runner, "exit_codes") else None
 
     def role(
         self,

@@ -42,7 +42,18 @@ class FollowContract(ContractBase):
         return AppDef("chatty", [self.role("a", *steps, num_replicas=2), self.role("b", *steps)])
 
     def test_every_line_arrives_once_and_in_order(self, runner: Runner) -> None:
-        """Of every replica and stream, followed while they print."""
+        """Of every replica, followed while they print."""
+        steps = [step for i in range(3) for step in (PrintMany(_MANY), Print(f"{i}"))]
+        app = AppDef("chatty", [self.role("a", *steps, num_replicas=2), self.role("b", *steps)])
+        lines = list(each_line(runner.follow(self.run(runner, app))))
+        expected = [text for i in range(3) for text in (*map(str, range(_MANY)), str(i))]
+        for role, replica in (("a", 0), ("a", 1), ("b", 0)):
+            mine = [line.text for line in lines if (line.role, line.replica) == (role, replica)]
+            assert mine == expected
+
+    def test_every_line_of_both_streams_arrives_once_and_in_order(self, runner: Runner) -> None:
+        """Each stream of every replica by itself."""
+        self.needs(runner, "separate_streams")
         handle = self.run(runner, self.chatty())
         lines = list(each_line(runner.follow(handle)))
         numbers = [str(i) for i in range(_MANY)]
@@ -59,7 +70,8 @@ class FollowContract(ContractBase):
         states = [event for event in events if isinstance(event, StateChanged)]
         changes = [event for event in events if isinstance(event, ReplicaChanged)]
         assert [event.state for event in states] == [AppState.RUNNING, AppState.FAILED]
-        assert [(e.state, e.exit_code) for e in changes] == [(AppState.RUNNING, None), (AppState.FAILED, 3)]
+        ends = (AppState.FAILED, self.code(runner, 3))
+        assert [(e.state, e.exit_code) for e in changes] == [(AppState.RUNNING, None), ends]
         assert events[-1] == states[-1]
         assert states[-1].status == runner.status(handle)
 
@@ -106,8 +118,10 @@ class FollowContract(ContractBase):
     @pytest.mark.parametrize(("streams", "expected"), [(Stream.STDOUT, "out"), (Stream.STDERR, "err")])
     def test_following_only_one_stream(self, runner: Runner, streams: Stream, expected: str) -> None:
         """Lines of the other do not arrive."""
+        self.needs(runner, "separate_streams")
         handle = self.run(runner, self.app(Print("out"), Print("err", "stderr")))
         assert texts(runner.follow(handle, streams=streams)) == [expected]
+        assert list(runner.log_lines(handle, "worker", streams=streams)) == [f"{expected}\n"]
 
     def test_a_stream_that_nobody_reads_holds_nothing(self, runner: Runner) -> None:
         """Calling `follow` or `afollow` without a loop leaves no descriptor open."""
@@ -147,12 +161,17 @@ class FollowContract(ContractBase):
         assert list(runner.log_lines(handle, "b")) == ["y\n", "z"]
 
     def test_log_lines_can_be_chosen(self, runner: Runner) -> None:
-        """By what they say, by stream and by time."""
+        """By what they say."""
+        handle = self.run(runner, self.app(Print("apple"), Print("pear"), Print("plum")))
+        lines = runner.log_lines(handle, "worker", regex="^p", should_tail=True)
+        assert list(lines) == ["pear\n", "plum\n"]
+
+    def test_log_lines_can_be_chosen_by_time(self, runner: Runner) -> None:
+        """A window has its first moment and not its last."""
+        self.needs(runner, "log_times")
         handle = self.run(runner, self.app(Print("apple"), Print("pear"), Print("plum", "stderr")))
         lines = [line.time for line in each_line(runner.follow(handle))]
         first, last = datetime.fromtimestamp(min(lines), UTC), datetime.fromtimestamp(max(lines), UTC)
-        assert list(runner.log_lines(handle, "worker", regex="^p")) == ["pear\n", "plum\n"]
-        assert list(runner.log_lines(handle, "worker", streams=Stream.STDERR)) == ["plum\n"]
         assert len(list(runner.log_lines(handle, "worker", since=first - _HOUR, until=last + _HOUR))) == 3
         assert list(runner.log_lines(handle, "worker", since=last + _HOUR)) == []
         assert list(runner.log_lines(handle, "worker", until=first - _HOUR)) == []

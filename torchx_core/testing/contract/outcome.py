@@ -24,16 +24,18 @@ class OutcomeContract(ContractBase):
         roles = [self.role("a", Print("x"), num_replicas=2), self.role("b", Exit(0))]
         status = self.end(runner, self.run(runner, AppDef("two-roles", roles)))
         assert status.state == AppState.SUCCEEDED
+        zero = self.code(runner, 0)
         assert replicas_of(status) == [
-            ("a", 0, AppState.SUCCEEDED, 0),
-            ("a", 1, AppState.SUCCEEDED, 0),
-            ("b", 0, AppState.SUCCEEDED, 0),
+            ("a", 0, AppState.SUCCEEDED, zero),
+            ("a", 1, AppState.SUCCEEDED, zero),
+            ("b", 0, AppState.SUCCEEDED, zero),
         ]
         status.raise_for_status()
 
     @pytest.mark.parametrize("code", [1, 3, 255])
     def test_the_exit_code_of_a_failure_is_exact(self, runner: Runner, code: int) -> None:
         """The app is FAILED with the replica's own exit code."""
+        self.needs(runner, "exit_codes")
         status = self.end(runner, self.run(runner, self.app(Print("x"), Exit(code))))
         assert status.state == AppState.FAILED
         assert replicas_of(status) == [("worker", 0, AppState.FAILED, code)]
@@ -42,6 +44,7 @@ class OutcomeContract(ContractBase):
 
     def test_a_signal_is_told_by_name(self, runner: Runner) -> None:
         """What was killed has a signal instead of an exit code."""
+        self.needs(runner, "exit_codes")
         status = self.end(runner, self.run(runner, self.app(Raise("SIGKILL"))))
         assert status.state == AppState.FAILED
         assert status.roles[0].replicas[0].signal == "SIGKILL"

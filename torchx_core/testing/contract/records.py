@@ -41,6 +41,9 @@ class RecordsContract(ContractBase):
         app.metadata = {"team": "a 'quoted' name"}
         app.roles[0].env = {"WHO": f"{macros.replica_id} é"}
         app.roles[0].port_map = {"http": 8080}
+        app.roles[0].metadata = {"nested": {"list": [f"{macros.app_id}", 1, None]}}
+        app.roles[0].resource.tags = {"name": "small"}
+        app.roles[0].resource.capabilities = {"zones": ["a", "b"]}
         info = runner.dryrun(app, self.backend, self.cfg)
         handle = runner.schedule(info)
         assert other.describe(handle) == info.app

@@ -9,6 +9,7 @@ from torchx_core.testing.contract.reports import ReportsContract
 from torchx_core.testing.contract.stop import StopContract
 from torchx_core.testing.contract.submit import SubmitContract
 from torchx_core.testing.contract.survival import SurvivalContract
+from torchx_core.testing.contract.workspaces import WorkspacesContract
 
 __all__ = ["SchedulerContract"]
 
@@ -21,6 +22,7 @@ class SchedulerContract(
     FollowContract,
     ReportsContract,
     SurvivalContract,
+    WorkspacesContract,
 ):
     """All promises; see `torchx_core.testing.contract.base.ContractBase` for what an author sets."""
 

@@ -39,4 +39,9 @@ class TestLocalDir(LocalContract):
     """``local_dir``; its image is a directory."""
 
     backend = "local_dir"
-    image = "/"
+
+    @pytest.fixture(autouse=True)
+    def own_image(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An image of its own for each test, small enough to be read whole."""
+        (tmp_path / "image").mkdir()
+        monkeypatch.setattr(type(self), "image", str(tmp_path / "image"))

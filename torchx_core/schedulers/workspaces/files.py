@@ -1,0 +1,137 @@
+"""Which files a workspace puts where in an image."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from torchx_core.errors import InvalidAppError
+from torchx_core.schedulers.workspaces.ignore import IGNORE_FILE, patterns_below, read_patterns
+from torchx_core.schedulers.workspaces.reading import reading
+from torchx_core.specs import Workspace
+from torchx_core.specs.workspace import place_below
+
+__all__ = ["Entry", "merged", "walk", "walk_directory"]
+
+Entry: TypeAlias = tuple[str, str]
+"""A path below the image's working directory, and what of this host belongs there: a directory (without what
+is in it), a regular file or a symbolic link, as ``lstat`` sees it."""
+
+
+def walk(workspace: Workspace, ignore_file: str = IGNORE_FILE, *, own: str = "") -> Iterator[Entry]:
+    """Yield all that the workspace puts into an image, in the order of the paths.
+
+    A directory comes before what is in it. Where projects meet, the later one wins. A symbolic link stays
+    one, but for one to a file that is absolute or leads out of its project: it is that file. What is neither
+    directory, file nor link is left out.
+
+    Args:
+        workspace: Its projects may be directories or single files.
+        ignore_file: Name of a file in the top directory of a project that tells what of that project to leave
+            out: a pattern (`fnmatch`) per line, ``#`` begins a comment, the last one that fits decides, ``!``
+            brings back. ``.git`` and ``__pycache__`` are left out unless brought back.
+        own: A directory that is never looked into, where the caller keeps what it builds: a project may be
+            the home directory. Its real path.
+
+    Raises:
+        InvalidAppError: A project does not exist, cannot be read, or would lie outside of the image.
+    """
+    entries: dict[str, str] = {}
+    for local, sub in workspace.projects.items():
+        where = f"workspace.projects[{local!r}]"
+        named, place = _on_this_host(local, where), place_below(sub, where)
+        source = os.path.realpath(named)
+        if os.path.isdir(source):
+            patterns = read_patterns(os.path.join(source, ignore_file))
+            inside = _walk(source, "", patterns, own)
+            _lay(entries, _parents(place, source))
+            _lay(entries, ((_join(place, path), found) for path, found in inside))
+        else:
+            into = not place or sub.endswith("/") or _is_directory(entries.get(place, ""))
+            target = _join(place, os.path.basename(named)) if into else place
+            _lay(entries, _parents(os.path.dirname(target), os.path.dirname(source)))
+            _lay(entries, [(target, source)])
+    yield from sorted(entries.items())
+
+
+def walk_directory(directory: str, *, own: str = "") -> Iterator[Entry]:
+    """Yield all that is in the directory, as `walk` does, but nothing else than `own` is left out.
+
+    Raises:
+        InvalidAppError: Something in it cannot be read.
+    """
+    return _walk(os.path.realpath(directory), "", None, own)
+
+
+def merged(*layers: Iterable[Entry]) -> list[Entry]:
+    """Return the layers laid over each other, in the order of the paths.
+
+    The later one wins, as in a container image: a file takes the place of a directory with all that is in it,
+    a directory that of a file; two directories become one.
+    """
+    entries: dict[str, str] = {}
+    for layer in layers:
+        _lay(entries, layer)
+    return sorted(entries.items())
+
+
+def _on_this_host(local: str, where: str) -> str:
+    """Return the project's absolute path."""
+    scheme, separator, rest = local.partition("://")
+    if separator and scheme != "file":
+        raise InvalidAppError(where, f"must be a path of this host, not {scheme}://")
+    path = os.path.abspath(os.path.expanduser(rest if separator else local))
+    if not os.path.exists(path):
+        raise InvalidAppError(where, f"no such file or directory: {path!r}")
+    return path
+
+
+def _parents(place: str, source: str) -> Iterator[Entry]:
+    """Yield the directories on the way to a project's place in the image; they look like its own."""
+    steps = place.split("/") if place else []
+    for n in range(len(steps)):
+        yield "/".join(steps[: n + 1]), source
+
+
+def _walk(top: str, folder: str, patterns: Sequence[str] | None, own: str) -> Iterator[Entry]:
+    with reading(directory := os.path.join(top, folder)):
+        names = sorted(os.listdir(directory))
+    for name in names:
+        path = _join(folder, name)
+        below = None if patterns is None else patterns_below(path, patterns)
+        if patterns is not None and below is None:
+            continue
+        with reading(source := os.path.join(top, path)):
+            mode = os.lstat(source).st_mode
+        if stat.S_ISLNK(mode):
+            yield path, _file_elsewhere(source, top) or source
+        elif stat.S_ISREG(mode):
+            yield path, source
+        elif stat.S_ISDIR(mode) and source != own:
+            yield path, source
+            yield from _walk(top, path, below, own)
+
+
+def _file_elsewhere(link: str, top: str) -> str | None:
+    """Return the file that the link leads to, if it does and the image would not have one there."""
+    target = os.path.realpath(link)
+    elsewhere = not target.startswith(os.path.join(top, "")) or os.path.isabs(os.readlink(link))
+    return target if elsewhere and os.path.isfile(target) else None
+
+
+def _lay(entries: dict[str, str], layer: Iterable[Entry]) -> None:
+    for path, source in layer:
+        if path in entries and _is_directory(entries[path]) and not _is_directory(source):
+            for below in [p for p in entries if p.startswith(f"{path}/")]:
+                del entries[below]
+        entries[path] = source
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _join(place: str, path: str) -> str:
+    return f"{place}/{path}" if place else path
