@@ -1,0 +1,86 @@
+"""Makes a component of what a module defines."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Protocol, cast
+
+from torchx_core.components.component import Component
+from torchx_core.components.docstring import read_docstring
+from torchx_core.components.modules import Look
+from torchx_core.components.parameters import UnusableSignature, read_parameters
+from torchx_core.components.problems import Flaw, refusal
+from torchx_core.components.source_check import check_source, parse_source
+from torchx_core.errors import ComponentNotFoundException
+
+__all__ = ["look_for", "read_component"]
+
+_looked_at: set[tuple[str, str]] = set()
+"""File and name of what passed: it is loaded, and a change on disk is the next process's."""
+
+
+def look_for(component: str, attribute: str) -> Look:
+    """Return what checks the text of the file that is about to run."""
+
+    def look(file: str, text: str) -> None:
+        if (file, attribute) not in _looked_at and text:
+            check_source(component, file, parse_source(component, file, text), attribute)
+            _looked_at.add((file, attribute))
+
+    return look
+
+
+def read_component(name: str, module: ModuleType, attribute: str, source: str) -> Component:
+    """Return the module's function or class as a component.
+
+    Raises:
+        ComponentNotFoundException: The module has nothing of that name.
+        ComponentValidationException: With everything that is wrong with it.
+    """
+    file = str(module.__file__)
+    if attribute not in vars(module):
+        raise ComponentNotFoundException(name, f"{file} defines no {attribute!r}")
+    target: object = vars(module)[attribute]
+    if not callable(target):
+        raise refusal(name, file, 1, [Flaw("is no function", "write `def …(…) -> AppDef`")])
+    line = _line(target)
+    if isinstance(target, type) and not callable(getattr(target, "build", None)):
+        flaw = Flaw("is a class without `build`", "add `def build(self) -> AppDef`")
+        raise refusal(name, file, line, [flaw])
+    try:
+        parameters = read_parameters(target)
+    except UnusableSignature as err:
+        raise refusal(name, file, line, err.flaws) from None
+    doc = read_docstring(inspect.getdoc(target))
+    return Component(
+        name=name,
+        summary=doc.summary,
+        description=doc.description,
+        source=source,
+        file=file,
+        line=line,
+        parameters=parameters,
+        function=_builder(target) if isinstance(target, type) else target,
+    )
+
+
+class _Buildable(Protocol):
+    def build(self) -> object: ...
+
+
+def _builder(cls: type) -> Callable[..., object]:
+    construct = cast("Callable[..., _Buildable]", cls)
+
+    def make(*args: object, **kwargs: object) -> object:
+        return construct(*args, **kwargs).build()
+
+    return make
+
+
+def _line(target: Callable[..., object]) -> int:
+    try:
+        return inspect.getsourcelines(inspect.unwrap(target))[1]
+    except (OSError, TypeError):  # no text to look into, or it has changed
+        return 1
