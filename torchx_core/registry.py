@@ -1,4 +1,4 @@
-"""Finds schedulers by name: the built-in ones, then entry points."""
+"""Finds schedulers by name: the built-in ones, those of an installed TorchX, then entry points."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from torchx_core import compat
 from torchx_core.errors import SchedulerError, UnknownSchedulerException
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
     from torchx_core.schedulers import Scheduler
 
 __all__ = ["ENTRY_POINT_GROUP", "SchedulerFactory", "scheduler_factories"]
@@ -23,35 +26,52 @@ ENTRY_POINT_GROUP = "torchx_core.schedulers"
 _BUILT_IN = {
     "local_cwd": "torchx_core.schedulers.local:create_cwd_scheduler",
     "local_dir": "torchx_core.schedulers.local:create_dir_scheduler",
+    "local_docker": "torchx_core.schedulers.docker:create_scheduler",
 }
 
 
 class _Factories(Mapping[str, SchedulerFactory]):
-    """The built-in schedulers at once; entry points when another name is asked for, or all names."""
+    """The built-in schedulers at once; entry points when another name is asked for, or all names.
+
+    Each name that begins with ``torchx:`` leads to the bridge, which alone can say whether TorchX has it.
+    """
 
     def __getitem__(self, name: str) -> SchedulerFactory:
+        if name.startswith(compat.PREFIX):
+            return _bridge(name)
         return _lazy(name, _BUILT_IN[name] if name in _BUILT_IN else self._plugged_in[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**_BUILT_IN, **self._plugged_in})
+        return iter({**_BUILT_IN, **dict.fromkeys(self._bridged), **self._plugged_in})
 
     def __len__(self) -> int:
-        return len({**_BUILT_IN, **self._plugged_in})
+        return len(list(iter(self)))
+
+    @cached_property
+    def _bridged(self) -> list[str]:
+        return compat.scheduler_names(self._installed(compat.ENTRY_POINT_GROUP))
 
     @cached_property
     def _plugged_in(self) -> Mapping[str, str]:
-        from importlib.metadata import (
-            entry_points,
-        )  # imported here: 30 ms that a built-in name should not pay
+        return self._installed(ENTRY_POINT_GROUP)
 
-        return {e.name: e.value for e in entry_points(group=ENTRY_POINT_GROUP)}
+    def _installed(self, group: str) -> dict[str, str]:
+        return {entry.name: entry.value for entry in self._entry_points[group]}
+
+    @cached_property
+    def _entry_points(self) -> Mapping[str, EntryPoints]:
+        from importlib.metadata import entry_points  # here: 30 ms that a built-in name should not pay
+
+        found = entry_points()
+        return {group: found.select(group=group) for group in (ENTRY_POINT_GROUP, compat.ENTRY_POINT_GROUP)}
 
 
 def scheduler_factories() -> Mapping[str, SchedulerFactory]:
     """Return every known scheduler's factory; the first is the default.
 
     A factory imports its scheduler when it is called, so an unused scheduler costs nothing and a broken
-    one harms nobody else. An entry point cannot take the name of a built-in scheduler.
+    one harms nobody else. An entry point cannot take the name of a built-in scheduler. TorchX's schedulers
+    are listed where TorchX is installed, without importing it.
     """
     return _Factories()
 
@@ -59,6 +79,13 @@ def scheduler_factories() -> Mapping[str, SchedulerFactory]:
 def _lazy(name: str, target: str) -> SchedulerFactory:
     def create(session_name: str, **params: object) -> Scheduler[object]:
         return _load(name, target)(session_name, **params)
+
+    return create
+
+
+def _bridge(name: str) -> SchedulerFactory:
+    def create(session_name: str, **params: object) -> Scheduler[Any]:
+        return compat.find_factory(name)(session_name, **params)
 
     return create
 

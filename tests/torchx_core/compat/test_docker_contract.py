@@ -1,0 +1,51 @@
+"""TorchX's Docker scheduler, behind the bridge, keeps on a real engine what is claimed for it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import docker
+import pytest
+from docker_engine import DockerEngine, free_number, why_no_engine
+from docker_images import PYTHON_IMAGE, import_images
+
+from torchx_core import Runner, get_runner
+from torchx_core.testing import SchedulerContract
+
+
+@pytest.fixture(scope="module")
+def engine(private_home: Path) -> Iterator[DockerEngine]:
+    """Start an engine for this module, with the images of the tests."""
+    if reason := why_no_engine():
+        pytest.skip(reason)
+    engine = DockerEngine(private_home / "upstream", free_number())
+    try:
+        engine.start()
+        with closing(docker.DockerClient(base_url=engine.url)) as client:
+            import_images(client)
+        yield engine
+    finally:
+        engine.stop()
+
+
+@pytest.mark.slow  # TorchX stops containers one after the other, and each holds out for ten seconds
+@pytest.mark.engine  # its client's sockets stay open until they are collected
+@pytest.mark.timeout(300)
+class TestTorchXLocalDocker(SchedulerContract):
+    """``torchx:local_docker``."""
+
+    backend = "torchx:local_docker"
+    image = PYTHON_IMAGE
+    patience_s = 120.0
+
+    @pytest.fixture
+    def new_runner(
+        self, engine: DockerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[], Runner]:
+        """All runners of a test share a session and a state directory."""
+        monkeypatch.setenv("DOCKER_HOST", engine.url)
+        return partial(get_runner, f"s-{uuid.uuid4().hex[:8]}", state_dir=str(tmp_path / "state"))

@@ -1,0 +1,291 @@
+"""The one module that touches TorchX; it is imported by name when a bridge is made, and never otherwise.
+
+TorchX is an optional, untyped neighbour, so there is no import statement for it anywhere: what is used of it
+is written down here as protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import fields
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+
+from torchx_core.errors import (
+    InvalidAppError,
+    SchedulerError,
+    UnknownSchedulerException,
+)
+from torchx_core.specs import AppDef, AppState, CfgVal, ReplicaStatus, Role, runopts
+
+__all__ = [
+    "NativeDryRun",
+    "NativeStatus",
+    "Upstream",
+    "dry_run",
+    "make_scheduler",
+    "native_id_of",
+    "replica_statuses",
+    "run_opts",
+    "say",
+    "scheduler_classes",
+    "split_lines",
+    "state_of",
+    "stream",
+    "to_torchx",
+    "translated",
+]
+
+
+_SPENT: Final = ("overrides", "workspace")  # applied, and refused, before a request is rendered
+
+
+class NativeDryRun(Protocol):
+    """TorchX's dry run; its ``request`` is what is submitted."""
+
+    request: object
+    cfg: Mapping[str, CfgVal]
+
+
+class NativeOption(Protocol):
+    """One of TorchX's run options."""
+
+    default: CfgVal
+    opt_type: object
+    is_required: bool
+    help: str
+
+
+class NativeState(Protocol):
+    """A member of TorchX's ``AppState``."""
+
+    name: str
+
+
+class NativeReplica(Protocol):
+    """TorchX's status of a replica."""
+
+    id: int
+    state: NativeState
+    role: str
+    hostname: str
+    structured_error_msg: str
+    hostaddr: str | None
+
+
+class NativeRole(Protocol):
+    """TorchX's status of a role."""
+
+    replicas: Sequence[NativeReplica]
+
+
+class NativeStatus(Protocol):
+    """What TorchX's ``describe`` answers."""
+
+    state: NativeState
+    num_restarts: int
+    msg: str
+    structured_error_msg: str
+    ui_url: str | None
+    roles_statuses: Sequence[NativeRole]
+
+
+class Upstream(Protocol):
+    """A scheduler of TorchX."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+    def run_opts(self) -> Iterable[tuple[str, NativeOption]]:
+        """Return the options."""
+        ...
+
+    def submit_dryrun(self, app: object, cfg: Mapping[str, CfgVal]) -> NativeDryRun:
+        """Render the request."""
+        ...
+
+    def schedule(self, dryrun_info: NativeDryRun) -> str:
+        """Submit the request and return the app id."""
+        ...
+
+    def describe(self, app_id: str) -> NativeStatus | None:
+        """Return how the app is doing."""
+        ...
+
+    def describe_native(self, app_id: str) -> NativeDryRun | None:
+        """Return the app's request as the backend has it, where TorchX reads that back."""
+        ...
+
+    def cancel(self, app_id: str) -> None:
+        """End the app; may block."""
+        ...
+
+    def delete(self, app_id: str) -> None:
+        """Remove what is kept of the app."""
+        ...
+
+    def log_iter(self, app_id: str, role_name: str, k: int, *, streams: object) -> Iterator[str]:
+        """Return the lines written so far."""
+        ...
+
+
+def make_scheduler(backend: str, name: str, session_name: str, params: Mapping[str, object]) -> Upstream:
+    """Return a new TorchX scheduler.
+
+    It is made on a thread of its own: in the main thread TorchX's local scheduler would replace the process's
+    handlers of SIGTERM and SIGINT for good.
+
+    Raises:
+        UnknownSchedulerException: TorchX knows none of that name.
+        SchedulerError: It cannot be made; a client library is missing, for example.
+    """
+    with translated("TorchX cannot be imported", SchedulerError):
+        factories = cast("dict[str, Any]", import_module("torchx.schedulers").get_scheduler_factories())
+    if name not in factories:
+        prefix = backend.removesuffix(name)
+        raise UnknownSchedulerException(backend, [prefix + known for known in factories])
+    with (
+        translated(f"TorchX cannot make its scheduler {name!r}", SchedulerError),
+        ThreadPoolExecutor(1, thread_name_prefix="torchx-compat") as thread,
+    ):
+        upstream = thread.submit(factories[name], session_name, **params).result()
+    _split_fast(upstream)
+    return cast(Upstream, upstream)
+
+
+def _split_fast(upstream: object) -> None:
+    """Give TorchX a `split_lines` that does the same in linear time; its own takes a minute for 20 MB.
+
+    This is the one thing that is replaced inside TorchX. Its schedulers call the function for each log that
+    they read, and there is no way around it.
+    """
+    original = import_module("torchx.schedulers.api").split_lines
+    homes = {"torchx.schedulers.api", *(cls.__module__ for cls in type(upstream).__mro__)}
+    for home in map(import_module, homes):
+        if getattr(home, "split_lines", None) is original:
+            vars(home)["split_lines"] = split_lines
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of the text, each with its newline."""
+    *whole, rest = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
+
+
+def scheduler_classes(upstream: Upstream) -> list[str]:
+    """Return ``module.name`` of the scheduler's classes, its own first."""
+    return [f"{cls.__module__}.{cls.__qualname__}" for cls in type(upstream).__mro__]
+
+
+def run_opts(upstream: Upstream) -> runopts:
+    """Return TorchX's options as ours, one to one; help texts on one line."""
+    opts = runopts()
+    for key, option in upstream.run_opts():
+        explanation = " ".join(option.help.split())
+        opts.add(key, option.opt_type, explanation, option.default, required=option.is_required)
+    return opts
+
+
+def dry_run(upstream: Upstream, name: str, app: AppDef, cfg: Mapping[str, CfgVal]) -> NativeDryRun:
+    """Have TorchX render the request, with the checks that its own runner makes.
+
+    Raises:
+        InvalidAppError: TorchX refuses the app or the options together.
+        SchedulerError: It cannot say.
+    """
+    given = {key: value for key, value in cfg.items() if value is not None}
+    native = to_torchx(app)
+    hooks = cast(Any, upstream)
+    try:
+        with translated("TorchX cannot render the request"):
+            hooks._pre_build_validate(native, name, given)  # noqa: SLF001  # the hooks that plugins implement
+            hooks._validate(native, name, given)  # noqa: SLF001
+            return upstream.submit_dryrun(native, given)
+    except SchedulerError as err:
+        if isinstance(err.__cause__, ValueError | TypeError):  # how TorchX, and its plugins, refuse an app
+            raise InvalidAppError("app", f"TorchX refuses it: {say(err.__cause__)}") from err.__cause__
+        raise
+
+
+def to_torchx(app: AppDef) -> object:
+    """Return the app as TorchX's own ``AppDef``."""
+    specs = cast(Any, import_module("torchx.specs"))
+    roles = [_role_to_torchx(specs, role) for role in app.roles]
+    return specs.AppDef(name=app.name, roles=roles, metadata=dict(app.metadata))
+
+
+def _role_to_torchx(specs: Any, role: Role) -> object:  # noqa: ANN401  # the module, which has no types
+    values = {f.name: getattr(role, f.name) for f in fields(Role) if f.name not in _SPENT}
+    values["retry_policy"] = specs.RetryPolicy(role.retry_policy.value)
+    values["resource"] = specs.Resource(**_fields(role.resource))
+    values["mounts"] = [getattr(specs, type(mount).__name__)(**_fields(mount)) for mount in role.mounts]
+    return specs.Role(**values)
+
+
+def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401  # one of our dataclasses
+    return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def native_id_of(native: NativeDryRun) -> str | None:
+    """Return the id that TorchX will give the app, where the request says it before it is submitted."""
+    request: Any = native.request
+    app_id: object = getattr(request, "app_id", None)
+    if isinstance(app_id, str) and app_id:
+        return app_id
+    resource: object = getattr(request, "resource", None)
+    if isinstance(resource, Mapping) and "metadata" in resource:  # Kubernetes
+        name = cast("dict[str, dict[str, str]]", resource)["metadata"]["name"]
+        return f"{native.cfg.get('namespace') or 'default'}:{name}"
+    return None
+
+
+def state_of(native: NativeState) -> AppState:
+    """Return TorchX's state as ours; they have the same names."""
+    return AppState.__members__.get(native.name, AppState.UNKNOWN)
+
+
+def replica_statuses(native: NativeStatus) -> list[ReplicaStatus]:
+    """Return what TorchX says of single replicas."""
+    return [
+        ReplicaStatus(
+            id=replica.id,
+            state=state_of(replica.state),
+            role=replica.role,
+            hostname=replica.hostname,
+            structured_error_msg=replica.structured_error_msg,
+            hostaddr=replica.hostaddr or "",
+        )
+        for role in native.roles_statuses
+        for replica in role.replicas
+    ]
+
+
+def stream(name: str | None) -> object:
+    """Return TorchX's name of the stream; None for all there is."""
+    return None if name is None else import_module("torchx.schedulers.api").Stream(name)
+
+
+def _away(message: str) -> SchedulerError:
+    return SchedulerError(message, retryable=True)
+
+
+@contextmanager
+def translated(problem: str, into: Callable[[str], Exception] = _away) -> Generator[None]:
+    """Make an error of ours of whatever TorchX, a plugin or a client library raises inside.
+
+    Args:
+        problem: What could not be done; the message begins with it.
+        into: Makes the error of the message; a retryable SchedulerError by default.
+    """
+    try:
+        yield
+    except Exception as err:
+        raise into(f"{problem}: {say(err)}") from err
+
+
+def say(err: BaseException) -> str:
+    """Return an error of TorchX's in one line, with what kind it is."""
+    return f"{type(err).__name__}: {' '.join(str(err).split())}"

@@ -1,0 +1,88 @@
+"""Makes bridges."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final, NamedTuple
+
+from torchx_core.compat import _torchx
+from torchx_core.compat.backend import Backend
+from torchx_core.compat.claims import claims_of
+from torchx_core.compat.disk import DiskStore
+from torchx_core.compat.memory import MemoryStore
+from torchx_core.compat.names import PREFIX
+from torchx_core.compat.processes import LOCAL_CLASS, ProcessBackend
+from torchx_core.compat.records import Store
+from torchx_core.compat.remote import RemoteBackend
+from torchx_core.compat.scheduler import BridgeScheduler
+from torchx_core.schedulers import Capabilities
+from torchx_core.schedulers.local.paths import default_state_dir
+
+__all__ = ["factory"]
+
+
+def factory(backend: str) -> Callable[..., BridgeScheduler]:
+    """Return the factory of ``torchx:<name>``.
+
+    A call imports TorchX and makes its scheduler, which does no I/O. Parameters other than ``state_dir`` go
+    to TorchX's own factory.
+
+    Raises (the factory):
+        UnknownSchedulerException: TorchX knows none of that name.
+        SchedulerError: TorchX cannot make it.
+    """
+
+    def create(session_name: str, *, state_dir: str | None = None, **params: object) -> BridgeScheduler:
+        root = os.path.abspath(state_dir) if state_dir else default_state_dir()  # noqa: PTH100  # as local does
+        made = _make(backend, session_name, root, params)
+        return _class_of(made.backend)(backend, session_name, made.backend, made.store)
+
+    return create
+
+
+class _Made(NamedTuple):
+    backend: Backend
+    store: Store
+
+
+_KEPT: Final[dict[tuple[int, str, str, str], _Made]] = {}
+"""TorchX's local schedulers, for as long as this process lives.
+
+Each knows only the apps that it started itself, so there must be one for all runners of a session; and
+closing a runner must not end them.
+"""
+_LOCK = threading.Lock()
+
+
+def _make(backend: str, session_name: str, root: str, params: Mapping[str, object]) -> _Made:
+    # by process id as well: what a fork inherits are its parent's apps, not its own
+    key = (os.getpid(), backend, session_name, repr(sorted(params.items())))
+    with _LOCK:
+        if key in _KEPT:
+            return _KEPT[key]
+        upstream = _torchx.make_scheduler(backend, backend.removeprefix(PREFIX), session_name, params)
+        made = _backend(backend, upstream)
+        if made.survives:
+            return _Made(made, DiskStore(root, backend, session_name))
+        return _KEPT.setdefault(key, _Made(made, MemoryStore()))
+
+
+def _backend(backend: str, upstream: _torchx.Upstream) -> Backend:
+    classes = _torchx.scheduler_classes(upstream)
+    if LOCAL_CLASS in classes:
+        return ProcessBackend(backend, upstream)
+    apart = claims_of(classes).separate_streams
+    return RemoteBackend(backend, upstream, streams=("stdout", "stderr") if apart else ("stdout",))
+
+
+def _class_of(backend: Backend) -> type[BridgeScheduler]:
+    claims = claims_of(_torchx.scheduler_classes(backend.upstream))
+
+    class Bridge(BridgeScheduler):
+        """A bridge that says what its backend can do."""
+
+        capabilities: ClassVar[Capabilities] = claims
+
+    return Bridge

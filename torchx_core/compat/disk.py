@@ -1,0 +1,180 @@
+"""Records on disk, for backends whose apps outlive the process that submitted them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+from torchx_core.compat.records import Content, Lock, Record, Store, oldest_first
+from torchx_core.errors import CorruptRecordError, NewerRecordError
+from torchx_core.schedulers.local.paths import file_name, name_of
+
+__all__ = ["DiskStore"]
+
+VERSION = 1
+
+
+class DiskStore(Store):
+    """One directory per app, one file per fact: ``<state dir>/<scheduler>/<session>/<app id>/<fact>.json``.
+
+    A directory appears whole, by a rename; a fact appears whole, by a link. So the first one wins, and no
+    reader ever sees half of anything.
+    """
+
+    def __init__(self, state_dir: str, backend: str, session_name: str) -> None:
+        self._directory = Path(state_dir, backend, file_name(session_name))
+
+    def create(self, app_id: str, asked: Content) -> Record:
+        """Return the app's record; a new one where there was none."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = self._directory / file_name(app_id)
+        fresh = self._hidden("new")
+        fresh.mkdir(mode=0o700)
+        try:
+            DiskRecord(fresh, app_id).put("asked", asked)
+            with suppress(OSError):  # it is there already: a directory with files in it is not replaced
+                fresh.rename(place)
+            _sync(self._directory)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        return DiskRecord(place, app_id)
+
+    def find(self, app_id: str) -> Record | None:
+        """Return the app's record, or None."""
+        record = DiskRecord(self._directory / file_name(app_id), app_id)
+        return record if record.is_there() else None
+
+    def all(self) -> list[Record]:
+        """Return every record, oldest first."""
+        try:
+            names = [path.name for path in self._directory.iterdir() if not path.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+        found = (self.find(name_of(name)) for name in names)
+        return sorted((record for record in found if record is not None), key=oldest_first)
+
+    def remove(self, record: Record) -> None:
+        """Forget the app: moved aside first, so that its id is free at once."""
+        aside = self._hidden("deleted")
+        with suppress(FileNotFoundError):
+            (self._directory / file_name(record.app_id)).rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def _hidden(self, what: str) -> Path:
+        return self._directory / f".{what}-{os.urandom(6).hex()}"
+
+
+class DiskRecord(Record):
+    """One app's facts on disk."""
+
+    def __init__(self, directory: Path, app_id: str) -> None:
+        super().__init__(app_id)
+        self._directory = directory
+
+    def is_there(self) -> bool:
+        """Return whether the first fact has been told."""
+        return self._file("asked").exists()
+
+    def get(self, fact: str) -> Content | None:
+        """Return the fact, or None.
+
+        Raises:
+            CorruptRecordError: The file is not what was written.
+            NewerRecordError: A newer version of this library wrote it.
+        """
+        file = self._file(fact)
+        try:
+            content: object = json.loads(file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as err:
+            raise CorruptRecordError(str(file), f"not JSON: {err}") from err
+        if not isinstance(content, dict):
+            raise CorruptRecordError(str(file), "not a JSON object")
+        return _checked(cast("dict[str, object]", content), file)
+
+    def put(self, fact: str, content: Content) -> Content:
+        """Tell the fact unless somebody was first, or the app was forgotten meanwhile."""
+        try:
+            draft = self._draft(content)
+        except FileNotFoundError:
+            return content
+        try:
+            os.link(draft, self._file(fact))
+            _sync(self._directory)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+        return self.get(fact) or content
+
+    def replace(self, fact: str, content: Content) -> None:
+        """Tell the fact anew."""
+        self._draft(content).rename(self._file(fact))
+        _sync(self._directory)
+
+    @contextmanager
+    def locked(self, lock: Lock) -> Generator[bool]:
+        """Hold the lock; it goes with its process, however that dies."""
+        try:
+            file = self._lock_file(lock).open("a")
+        except FileNotFoundError:
+            yield False
+            return
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield self._is_mine(file.fileno(), lock)
+
+    def is_locked(self, lock: Lock) -> bool:
+        """Return whether somebody holds the lock."""
+        with suppress(FileNotFoundError), self._lock_file(lock).open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who ask do not see each other
+            except BlockingIOError:
+                return True
+        return False
+
+    def _is_mine(self, fd: int, lock: Lock) -> bool:
+        """Return whether the directory was not removed, and made anew, while we waited for its lock."""
+        try:
+            return os.path.samestat(os.fstat(fd), self._lock_file(lock).stat()) and self.is_there()
+        except FileNotFoundError:
+            return False
+
+    def _draft(self, content: Content) -> Path:
+        draft = self._directory / f".draft-{os.urandom(6).hex()}"
+        with draft.open("x") as file:
+            json.dump({"version": VERSION, **content}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        return draft
+
+    def _file(self, fact: str) -> Path:
+        return self._directory / f"{file_name(fact)}.json"
+
+    def _lock_file(self, lock: Lock) -> Path:
+        return self._directory / f"{lock}.lock"
+
+
+def _checked(content: dict[str, object], file: Path) -> Content:
+    version = content.pop("version", None)
+    if not isinstance(version, int):
+        raise CorruptRecordError(str(file), "it has no version")
+    if version > VERSION:
+        raise NewerRecordError(str(file), version, VERSION)
+    return content
+
+
+def _sync(directory: Path) -> None:
+    """Make names in the directory survive a crash of the host."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,89 @@
+"""Follows one app by looking at it again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from time import monotonic
+
+from torchx_core.compat.cursor import Place, encode
+from torchx_core.compat.gather import Gathered, Gatherer
+from torchx_core.compat.pace import Pace
+from torchx_core.errors import SchedulerError
+from torchx_core.schedulers import Batch, EventFeed
+
+__all__ = ["BridgeFeed"]
+
+_PATIENCE_S = 60.0
+"""How long a backend may be away, or not know an app that it knew, before following ends with the error."""
+
+
+class BridgeFeed(EventFeed):
+    """One reader's place in one app's stream.
+
+    TorchX has no events, so waiting is: sleep, then look. On an event loop the looks are made by the loop's
+    own pool of threads, which is bounded and the loop's to end; no thread belongs to an app. Only what is
+    there already when following begins is read by the thread that asks for it, as long as there is more.
+    """
+
+    def __init__(self, gather: Gatherer, place: Place, incarnation: str) -> None:
+        """Open the stream at the place."""
+        self._gather = gather
+        self._place = place
+        self._incarnation = incarnation
+        self._pace = Pace()
+        self._ready: Batch | None = None
+        self._awaited = False
+        self._well_at: float | None = None
+
+    @property
+    def cursor(self) -> str:
+        """The place right after the last batch."""
+        return encode(self._incarnation, self._place) if self._ready is None else self._before
+
+    @property
+    def done(self) -> bool:
+        """Whether the terminal event has been returned."""
+        return self._ready is None and "end" in self._place.told
+
+    def poll(self) -> Batch | None:
+        """Return what the last look found; look when that is due, unless an event loop would wait for it."""
+        if self._ready is None and self._pace.is_due and not self._awaited:
+            self._take(*self._look())
+        batch, self._ready = self._ready, None
+        return batch
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Sleep until the next look is due."""
+        self._awaited = False
+        threading.Event().wait(self._pace.left(timeout_s))
+
+    async def wait_async(self, timeout_s: float | None) -> None:
+        """Sleep until the next look is due, and have a thread of the loop's pool look."""
+        self._awaited = True
+        await asyncio.sleep(self._pace.left(timeout_s))
+        if self._pace.is_due:
+            self._take(*await asyncio.to_thread(self._look))
+
+    def close(self) -> None:
+        """Hold nothing: a look opens and closes what it needs."""
+
+    def _look(self) -> tuple[Gathered | None, float]:
+        began = monotonic()
+        try:
+            gathered = self._gather(self._place)
+            self._well_at = monotonic()
+        except SchedulerError:
+            if self._well_at is None or monotonic() - self._well_at > _PATIENCE_S:
+                raise  # never seen, or away for too long
+            gathered = None
+        return gathered, monotonic() - began
+
+    def _take(self, gathered: Gathered | None, cost_s: float) -> None:
+        events = () if gathered is None else gathered.events
+        more = gathered is not None and gathered.more
+        self._pace.looked(cost_s=cost_s, news=bool(events), more=more)
+        if gathered is not None and events:
+            self._before = self.cursor
+            self._place = gathered.place
+            self._ready = Batch(events=events, cursor=encode(self._incarnation, self._place))
