@@ -1,0 +1,182 @@
+"""`status`, `list`, `describe`, `cancel`, `delete`, `prune`: what is known of apps, and forgetting them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cli_apps import Cli, ended, state_of, submitted
+
+from torchx_core import AppDef, get_runner
+from torchx_core.testing import Exit, Hold, Print, ReportResult, wait_until
+
+
+def test_status_shows_every_replica_and_why_it_failed(cli: Cli) -> None:
+    """State, exit code, logs and result, without anything that only a terminal understands."""
+    handle = submitted(ReportResult({"acc": 0.5}), Exit(3))
+    ended(handle)
+    done = cli("status", handle)
+    assert done.code == 0
+    head, reason, *_ = lines = done.out.splitlines()
+    assert head == f"{handle}  FAILED"
+    assert reason.startswith("replica main/0 failed with exit code 3")
+    assert 'result: {"acc": 0.5}' in lines
+    assert lines[-1].split()[:4] == ["main/0", "FAILED", "0", "3"]
+    assert "\x1b" not in done.out
+
+
+def test_status_shows_only_the_roles_asked_for(cli: Cli) -> None:
+    """And refuses one that the app does not have."""
+    handle = submitted(Print("x"))
+    ended(handle)
+    assert "main/0" in cli("status", handle, "--roles", "main").out
+    refused = cli("status", handle, "--roles", "mainn")
+    assert refused.code == 3
+    assert "did you mean 'main'?" in refused.err
+
+
+def test_list_shows_the_newest_last(cli: Cli) -> None:
+    """Of all schedulers, or of one."""
+    for app_id in ("first", "second"):
+        ended(submitted(Print("x"), app_id=app_id))
+    done = cli("list", "-s", "local_cwd")
+    assert [line.split()[0].rpartition("/")[2] for line in done.out.splitlines()[1:]] == ["first", "second"]
+    assert [line.split()[0] for line in cli("list").out.splitlines()[1:]] == [
+        "local_cwd://torchx/first",
+        "local_cwd://torchx/second",
+    ]
+
+
+def test_list_asks_the_scheduler_that_the_configuration_names(cli: Cli, work: Path) -> None:
+    """Unless another is asked for."""
+    ended(submitted(Print("x")))
+    (work / ".torchxconfig").write_text("[cli:list]\nscheduler = local_dir\n")
+    assert cli("list")[:2] == (0, "")
+    assert "local_cwd://torchx/x" in cli("list", "-s", "local_cwd").out
+
+
+def test_list_shows_only_the_states_asked_for(cli: Cli) -> None:
+    """Spelled in any case."""
+    ended(submitted(Exit(1), app_id="bad"))
+    ended(submitted(Exit(0), app_id="good"))
+    out = cli("list", "-s", "local_cwd", "--state", "failed").out
+    assert "bad" in out
+    assert "good" not in out
+
+
+def test_list_of_an_empty_session_is_empty(cli: Cli) -> None:
+    """Nothing on stdout, so that a script can count lines."""
+    assert cli("list", "-s", "local_cwd", "--session", "other")[:2] == (0, "")
+
+
+def test_describe_shows_an_app_without_its_secrets(cli: Cli, work: Path) -> None:
+    """As text they are masked; as JSON the app is exact, and runs again."""
+    app = "name: a\nroles: [{name: r, image: '', entrypoint: 'true', env: {API_TOKEN: hidden}}]"
+    (work / "app.yaml").write_text(app)
+    cli("run", "--app", "app.yaml", "--app-id", "x")
+    text, exact = cli("describe", "local_cwd://torchx/x"), cli("describe", "local_cwd://torchx/x", "--json")
+    assert "API_TOKEN: '***'" in text.out
+    assert "hidden" not in text.out
+    assert AppDef.from_json(exact.out).roles[0].env.get("API_TOKEN") == "hidden"
+
+
+def test_a_native_description_is_the_backends(cli: Cli) -> None:
+    """A document of the scheduler's own form; for a local app, what is run."""
+    handle = submitted(Exit(0))
+    ended(handle)
+    native = cli("describe", "--native", handle).json
+    assert isinstance(native, dict)
+    assert native["app_id"] == "x"
+
+
+def test_cancel_says_what_it_came_to(cli: Cli) -> None:
+    """The reason is recorded, and cancelling again does nothing."""
+    handle = submitted(Hold())
+    assert (
+        cli("cancel", handle, "--reason", "enough", "--grace", "1s").out == f"{handle} is being cancelled\n"
+    )
+    assert ended(handle).msg == "enough"
+    assert cli("cancel", handle).out == f"{handle} is already terminal\n"
+
+
+def test_cancel_records_who_did_it(cli: Cli) -> None:
+    """When no other reason is given."""
+    handle = submitted(Hold())
+    cli("cancel", handle)
+    assert ended(handle).msg.startswith("cancelled on the command line by ")
+
+
+def test_delete_forgets_an_app(cli: Cli) -> None:
+    """Without a question where nobody can answer."""
+    handles = [submitted(Exit(0), app_id=name) for name in ("a", "b")]
+    for handle in handles:
+        ended(handle)
+    assert cli("delete", *handles).code == 0
+    assert [state_of(handle) for handle in handles] == ["gone", "gone"]
+
+
+def test_delete_deletes_all_or_none(cli: Cli) -> None:
+    """An app that still runs, or does not exist, keeps the others too."""
+    over, running = submitted(Exit(0), app_id="over"), submitted(Hold(), app_id="running")
+    ended(over)
+    assert cli("delete", over, running).code == 2
+    assert cli("delete", over, "local_cwd://torchx/nobody").code == 3
+    assert state_of(over) == "SUCCEEDED"
+
+
+def test_delete_removes_a_corrupt_record(cli: Cli, work: Path) -> None:
+    """Which no other command can do anything with."""
+    handle = submitted(Exit(0))
+    ended(handle)
+    spec = work.parent / "state" / "local_cwd" / "torchx" / "x" / "spec.json"
+    spec.write_text("torn")
+    assert cli("status", handle).code == 5
+    assert "UNKNOWN" in cli("list", "-s", "local_cwd").out
+    wait_until(lambda: cli("delete", handle).code == 0)  # its supervisor may still be there for a moment
+    assert cli("status", handle).code == 3
+
+
+def test_prune_keeps_within_the_bounds(cli: Cli) -> None:
+    """A dry run names the same apps and keeps them; what still runs is never touched."""
+    for app_id in ("a", "b", "c"):
+        ended(submitted(Exit(0), app_id=app_id))
+    running = submitted(Hold(), app_id="running")
+    bounds = ("prune", "-s", "local_cwd", "--max-count", "2")
+    assert cli(*bounds, "--dryrun").out.splitlines() == [
+        "local_cwd://torchx/a would be deleted",
+        "local_cwd://torchx/b would be deleted",
+    ]
+    assert cli(*bounds).out.splitlines() == ["local_cwd://torchx/a deleted", "local_cwd://torchx/b deleted"]
+    assert cli("prune", "--max-bytes", "0").out.splitlines()[-1] == "local_cwd://torchx/c deleted"
+    assert state_of(running) in ("SUBMITTED", "RUNNING")
+
+
+@pytest.mark.parametrize("bound", [["--max-age", "1h"], ["--max-bytes", "1GB"], ["--max-count", "9"]])
+def test_prune_deletes_nothing_that_is_within_bounds(cli: Cli, bound: list[str]) -> None:
+    """Each bound by itself."""
+    handle = submitted(Exit(0))
+    ended(handle)
+    assert cli("prune", *bound)[:2] == (0, "")
+    assert state_of(handle) == "SUCCEEDED"
+
+
+def test_prune_forgets_images_without_forgetting_apps(cli: Cli, work: Path) -> None:
+    """What a killed build left, and what nobody has used for long, may be most of the disk."""
+    old = work.parent / "state" / "local_dir" / ".images" / ".new-1"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    assert cli("prune", "-s", "local_dir", "--max-count", "9", "--dryrun").code == 0
+    assert old.exists()
+    assert cli("prune", "-s", "local_dir", "--max-count", "9").code == 0
+    assert not old.exists()
+
+
+def test_a_session_is_a_world_of_its_own(cli: Cli) -> None:
+    """`list` and `prune` of one do not see another's apps."""
+    with get_runner("mine") as runner:
+        app = AppDef.from_yaml("name: a\nroles: [{name: r, image: '', entrypoint: 'true'}]")
+        runner.wait(runner.run(app, "local_cwd", app_id="x"))
+    assert "local_cwd://mine/x" in cli("list", "--session", "mine").out
+    assert cli("prune", "--max-count", "0")[:2] == (0, "")
+    assert state_of("local_cwd://mine/x") == "SUCCEEDED"

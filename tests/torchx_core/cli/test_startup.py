@@ -1,0 +1,75 @@
+"""Starting costs little. Modules are counted, not milliseconds: those depend on the machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from cli_apps import submitted
+
+from torchx_core.cli.program import COMMANDS
+from torchx_core.testing import Exit
+
+# Each takes longer to import than `status` takes to do its work.
+EXPENSIVE = {
+    "asyncio",
+    "email",
+    "importlib.metadata",
+    "logging",
+    "rich",
+    "torchx_core.components",
+    "torchx_core.config",
+    "yaml",
+}
+MOST_MODULES = 240
+"""`status` has 223 in the end: 33 of any Python, 11 of click, 90 of ours, and what those use."""
+
+PROGRAM = """
+import sys
+sys.argv[0] = "torchx-core"
+from torchx_core.cli import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+def modules_of(*args: str) -> set[str]:
+    """Return the modules that a fresh interpreter has loaded when the command has ended."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *args], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(done.stderr.splitlines()[-1].split())
+
+
+def test_status_loads_little() -> None:
+    """One command's module of ours, click, and nothing that is expensive."""
+    loaded = modules_of("status", submitted(Exit(0)))
+    commands = {f"torchx_core.cli.{name}" for name in COMMANDS}
+    assert loaded & commands == {"torchx_core.cli.status"}
+    assert loaded & EXPENSIVE == set()
+    assert len(loaded) <= MOST_MODULES
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_asking_for_help_loads_no_runner(option: str) -> None:
+    """Nor any scheduler."""
+    assert {m for m in modules_of(option) if m.startswith("torchx_core.schedulers.local")} == set()
+
+
+def test_importing_the_core_loads_no_click() -> None:
+    """The command line is an extra."""
+    program = "import sys, torchx_core.cli; sys.exit('click' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_without_click_there_is_a_line_that_says_what_to_install() -> None:
+    """And no traceback."""
+    program = "import sys; sys.modules['click'] = None; from torchx_core.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "torchx-core: the command line needs click, which is missing; pip install 'torchx-core[cli]'\n"
+    )

@@ -1,0 +1,251 @@
+"""The command line in a real terminal: colours, live lines, Ctrl-C, and what is left on the screen."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from cli_apps import app_file, ended, state_of, submitted
+from cli_terminal import in_terminal
+
+from torchx_core.testing import (
+    Exit,
+    Hold,
+    Print,
+    PrintMany,
+    ReportMetric,
+    ReportProgress,
+    wait_until,
+)
+
+HANDLE = "local_cwd://torchx/x"
+LIVELY = (ReportProgress(0.5, "epoch 5"), ReportMetric("loss", 0.25, 7), Print("hello"), Hold())
+
+
+def test_a_run_shows_a_line_per_replica_below_its_log() -> None:
+    """State, progress, message, the last metric and the last line, kept up to date."""
+    with in_terminal("run", "--app", app_file(*LIVELY, replicas=2), "--app-id", "x") as terminal:
+        terminal.wait_for("x  RUNNING")
+        for k in (0, 1):
+            wait_until(
+                lambda k=k: any(  # type: ignore[misc]  # the loop's own value
+                    line.startswith(f"  main/{k}  RUNNING")
+                    and line.endswith("━━━━━━──────  50%  epoch 5  loss 0.25 @7  hello")
+                    for line in terminal.shown()
+                )
+            )
+        lines = terminal.shown()
+        assert lines[0] == HANDLE
+        assert sorted(lines[1:3]) == ["main/0 hello", "main/1 hello"]
+        assert lines[3].startswith("x  RUNNING")
+        assert len(lines) == 6
+        before = lines[3]
+        wait_until(lambda: terminal.shown()[3] != before)  # the clock goes on without events
+
+
+def test_states_and_replicas_have_colours() -> None:
+    """On a terminal, unless the user does not want them."""
+    ended(submitted(Exit(3)))
+    with in_terminal("status", HANDLE) as terminal:
+        assert terminal.exit_code() == 0
+        assert terminal.colour_of("FAILED") == "red"
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        with in_terminal("status", HANDLE, env=env) as terminal:
+            terminal.exit_code()
+            assert b"\x1b" not in terminal.raw
+            assert "FAILED" in "\n".join(terminal.shown())
+
+
+def test_a_dumb_terminal_gets_plain_lines() -> None:
+    """Nothing is redrawn where the cursor cannot move."""
+    with in_terminal("run", "--app", app_file(Print("hello")), env={"TERM": "dumb"}) as terminal:
+        assert terminal.exit_code() == 0
+        assert b"\x1b" not in terminal.raw
+        assert "main/0 is SUCCEEDED" in terminal.shown()
+
+
+def test_no_line_is_lost_above_the_board() -> None:
+    """However many there are, each is on the screen once, and the board is gone in the end."""
+    with in_terminal("run", "--app", app_file(PrintMany(2000))) as terminal:
+        assert terminal.exit_code() == 0
+        lines = terminal.scrolled()
+    assert [line for line in lines if line.startswith("main/0")] == [f"main/0 {i}" for i in range(2000)]
+    assert "SUCCEEDED after" in lines[-1]
+    assert len(lines) == 2002
+
+
+def test_ctrl_c_asks_and_cancels() -> None:
+    """Another process sees the app CANCELLED; the log is shown to its end."""
+    with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
+        terminal.wait_for("hello")
+        terminal.interrupt()
+        terminal.wait_for("[c]ancel x, [d]etach")
+        assert state_of(HANDLE) == "RUNNING"
+        terminal.press("c")
+        assert terminal.exit_code() == 125
+        assert f"{HANDLE} CANCELLED after" in terminal.shown()[-1]
+    assert state_of(HANDLE) == "CANCELLED"
+    assert ended(HANDLE).msg.startswith("cancelled on the command line")
+
+
+def test_ctrl_c_asks_and_detaches() -> None:
+    """Another process sees the app running on, and the screen says how to go on with it."""
+    with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
+        terminal.wait_for("hello")
+        terminal.interrupt()
+        terminal.wait_for("[d]etach")
+        terminal.press("d")
+        assert terminal.exit_code() == 130
+        assert terminal.shown()[-3:] == [
+            f"left {HANDLE}, which goes on",
+            f"  follow it: torchx-core log -t {HANDLE}",
+            f"  end it:    torchx-core cancel {HANDLE}",
+        ]
+        assert len(terminal.shown()) == len((HANDLE, "main/0 hello", "left", "follow it", "end it"))
+    assert state_of(HANDLE) == "RUNNING"
+
+
+def test_another_key_goes_on() -> None:
+    """The question goes away, and may be asked again."""
+    with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
+        terminal.wait_for("hello")
+        for _ in range(2):
+            terminal.interrupt()
+            terminal.wait_for("[c]ancel")
+            terminal.press("n")
+            wait_until(lambda: not any("[c]ancel" in line for line in terminal.shown()))
+        assert any(line.startswith("x  RUNNING") for line in terminal.shown())
+
+
+def test_a_second_ctrl_c_cancels_and_a_third_leaves() -> None:
+    """Who presses it again means it; the grace period is served without us."""
+    steps = Print("hello"), Hold(ignore_term=True)
+    with in_terminal("run", "-cfg", "grace_s=3", "--app", app_file(*steps), "--app-id", "x") as terminal:
+        terminal.wait_for("hello")
+        terminal.interrupt()
+        terminal.wait_for("[c]ancel")
+        terminal.interrupt()
+        terminal.wait_for("cancelling x")
+        terminal.interrupt()
+        assert terminal.exit_code() == 130
+        assert terminal.shown()[-1] == f"left {HANDLE}, which is being cancelled"
+    assert str(ended(HANDLE).state) == "CANCELLED"
+
+
+def test_the_log_goes_on_while_the_question_is_open() -> None:
+    """So does the app's lease: nobody has stopped following."""
+    with in_terminal("run", "-cfg", "lease_s=2", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
+        terminal.wait_for("hello")
+        terminal.interrupt()
+        terminal.wait_for("[c]ancel")
+        wait_until(lambda: "RUNNING  5." in "\n".join(terminal.shown()))
+        assert any("[c]ancel" in line for line in terminal.shown())
+        assert state_of(HANDLE) == "RUNNING"
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_closed_window_detaches(number: signal.Signals) -> None:
+    """Also while the question is open."""
+    with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
+        terminal.wait_for("hello")
+        terminal.interrupt()
+        terminal.wait_for("[c]ancel")
+        terminal.process.send_signal(number)
+        assert terminal.exit_code() == 128 + number
+    assert state_of(HANDLE) == "RUNNING"
+
+
+def test_the_terminal_gets_its_settings_back() -> None:
+    """A shell behind us shows again what its user types."""
+    with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
+        terminal.wait_for("hello")
+        before = terminal.settings()
+        terminal.interrupt()
+        terminal.wait_for("[c]ancel")
+        assert not terminal.echoes()
+        terminal.press("d")
+        terminal.exit_code()
+        assert terminal.settings() == before
+
+
+def test_a_window_that_becomes_smaller_keeps_its_order() -> None:
+    """Lines are cut to the new width from the next drawing on."""
+    with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
+        terminal.wait_for("loss 0.25")
+        terminal.resize(40, 24)
+        wait_until(lambda: any(line.endswith("…") for line in terminal.shown()))
+        assert sum(line.startswith("  main/0") for line in terminal.shown()) == 1
+
+
+def test_wait_shows_the_board_without_the_log() -> None:
+    """The last line of each replica is on its line; Ctrl-C may detach here too."""
+    submitted(*LIVELY)
+    with in_terminal("wait", HANDLE) as terminal:
+        terminal.wait_for("loss 0.25 @7  hello")
+        assert [line for line in terminal.shown() if line.startswith("main/0")] == []
+        terminal.interrupt()
+        terminal.wait_for("[d]etach")
+        terminal.press("d")
+        assert terminal.exit_code() == 130
+    assert state_of(HANDLE) == "RUNNING"
+
+
+def test_a_hostile_line_does_not_take_over_the_board() -> None:
+    """On its replica's line nothing moves the cursor; above, output is shown as `cat` would show it."""
+    with in_terminal("run", "--no-log", "--app", app_file(Print("\x1b[2Jboo\x07"), Hold())) as terminal:
+        terminal.wait_for("boo")
+        assert b"\x1b[2J" not in terminal.raw
+        assert any(line.startswith("  main/0  RUNNING") for line in terminal.shown())
+
+
+def test_a_piped_log_beside_a_terminal_is_plain() -> None:
+    """``run | cat``: nothing is redrawn; Ctrl-C, which ends ``cat`` in the middle of the log, still asks."""
+    chatty = "while :; do echo hello; sleep 0.02; done"
+    Path("app.yaml").write_text(
+        f"name: a\nroles: [{{name: main, image: '', entrypoint: sh, args: [-c, '{chatty}']}}]"
+    )
+    with in_terminal("run", "--app", "app.yaml", "--app-id", "x", pipe=True) as terminal:
+        terminal.wait_for("main/0 hello")
+        assert b"\x1b[J" not in terminal.raw
+        terminal.interrupt()
+        terminal.wait_for("[c]ancel")
+        terminal.press("c")
+        assert terminal.exit_code() == 125
+        assert any("CANCELLED after" in line for line in terminal.shown())
+
+
+def test_delete_of_several_asks_first() -> None:
+    """One is deleted as it is said; ``--yes`` asks nothing."""
+    for app_id in ("a", "b", "c"):
+        ended(submitted(Exit(0), app_id=app_id))
+    a, b, c = (f"local_cwd://torchx/{app_id}" for app_id in "abc")
+    with in_terminal("delete", a, b) as terminal:
+        terminal.wait_for("delete 2 apps and their logs?")
+        terminal.press("n\n")
+        assert terminal.exit_code() == 1
+    assert [state_of(a), state_of(b)] == ["SUCCEEDED", "SUCCEEDED"]
+    with in_terminal("delete", a) as terminal:
+        assert terminal.exit_code() == 0
+    with in_terminal("prune", "--max-count", "0", "-s", "local_cwd", "--yes") as terminal:
+        assert terminal.exit_code() == 0
+    assert [state_of(h) for h in (a, b, c)] == ["gone"] * 3
+
+
+def test_prune_asks_first() -> None:
+    """And does nothing when the answer is Ctrl-C."""
+    ended(submitted(Exit(0)))
+    with in_terminal("prune", "--max-count", "0") as terminal:
+        terminal.wait_for("delete 1 apps and their logs?")
+        terminal.interrupt()
+        assert terminal.exit_code() == 130
+    assert state_of(HANDLE) == "SUCCEEDED"
+
+
+def test_tables_are_cut_to_the_width_of_the_terminal() -> None:
+    """A handle stays whole."""
+    with in_terminal("runopts", "local_cwd", columns=60) as terminal:
+        assert terminal.exit_code() == 0
+        lines = terminal.shown()
+    assert max(map(len, lines)) <= 60
+    assert any(line.endswith("…") for line in lines)

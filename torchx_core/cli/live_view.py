@@ -1,0 +1,76 @@
+"""How an app that is followed is shown on a terminal: a board that stays, below lines that scroll."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from torchx_core.cli.board import Board
+from torchx_core.cli.board_view import board_lines
+from torchx_core.cli.lines import LinePrinter
+from torchx_core.cli.live import LiveArea
+from torchx_core.cli.output import Output
+from torchx_core.cli.styles import WARN
+from torchx_core.cli.views import said
+from torchx_core.cli.widths import fit
+from torchx_core.schedulers import AppEvent, LogLines, LogsLost
+
+__all__ = ["LiveView"]
+
+_REDRAW_S: Final = 0.1
+
+
+class LiveView:
+    """A board that is drawn again and again, below log lines that scroll."""
+
+    wants_lines = True  # the board shows each replica's last one
+
+    def __init__(self, output: Output, app_id: str, board: Board, *, logs: bool) -> None:
+        """Draw nothing yet.
+
+        Args:
+            output: A terminal.
+            app_id: The app's name on the board.
+            board: What is known of it.
+            logs: Whether lines scroll above the board.
+        """
+        self._output = output
+        self._logs = logs
+        self._app_id = app_id
+        self._board = board
+        self._area = LiveArea(output.write, lambda: output.size.columns)
+        self._printer = LinePrinter(output.paint, terminal=True)
+        self._question = ""
+        self._drawn_at = 0.0
+
+    def show(self, events: Sequence[AppEvent]) -> None:
+        """Scroll the lines, and redraw the board unless that was done a moment ago."""
+        above: list[str] = []
+        for event in events:
+            self._board.apply(event)
+            if isinstance(event, LogLines):
+                above += [self._printer.text(event)] if self._logs else []
+            elif isinstance(event, LogsLost):
+                above.append(self._printer.end() + self._output.paint(said(event), WARN) + "\n")
+        text = "".join(above) + self._printer.end()
+        if text or time.monotonic() - self._drawn_at >= _REDRAW_S:
+            self._draw(text)
+
+    def ask(self, question: str) -> None:
+        """Put it below the board."""
+        if question != self._question:
+            self._question = question
+            self._draw()
+
+    def _draw(self, above: str = "") -> None:
+        self._drawn_at = time.monotonic()
+        size, paint = self._output.size, self._output.paint
+        lines = board_lines(self._board, self._app_id, now=time.time(), size=size, paint=paint)
+        if self._question:
+            lines.append(paint(fit(self._question, size.columns - 1), WARN))
+        self._area.draw(lines, above)
+
+    def close(self) -> None:
+        """Remove the board."""
+        self._area.clear()
