@@ -1,0 +1,188 @@
+"""Records and containers, put together and told as a status; pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from torchx_core.errors import CorruptRecordError, NewerRecordError
+from torchx_core.schedulers.docker.answers import Container, Inspection, Volume
+from torchx_core.schedulers.docker.labels import common, of_replica
+from torchx_core.schedulers.docker.names import app_name, record_name
+from torchx_core.schedulers.docker.notes import Attempt, Notes
+from torchx_core.schedulers.docker.records import Planned, Records, Stop, decode, dump_stop
+from torchx_core.schedulers.docker.view import (
+    AppView,
+    Phase,
+    dump_final,
+    exit_of,
+    status,
+    unexplained,
+    view_of,
+)
+from torchx_core.specs import AppDef, AppState, Role
+
+_NONCE = "abc"
+_ENDED = Inspection(
+    running=False,
+    exit_code=137,
+    started_at="2026-01-02T03:04:05.123456789Z",
+    finished_at="2026-01-02T03:04:06.5Z",
+    oom_killed=False,
+    error="",
+    restarts=0,
+)
+
+
+def volume(kind: str, content: dict[str, object] | str, nonce: str = _NONCE) -> Volume:
+    """A record of the app ``one``."""
+    name = app_name("s", "one")
+    full = name if kind == "spec" else record_name(name, nonce, kind)
+    text = content if isinstance(content, str) else json.dumps({"version": 1, **content})
+    return Volume(name=full, labels={**common("s", "one", kind), "torchx-core.content": text})
+
+
+def spec(shim: str = "sh") -> Volume:
+    """The app's own record: two replicas of one role."""
+    planned = [
+        Planned(
+            index=i, role="r", replica=i, container=f"c{i}", policy="ROLE", max_retries=0, by_engine=False
+        )
+        for i in range(2)
+    ]
+    asked = {
+        "app": AppDef("app", [Role("r", "image", entrypoint="x", num_replicas=2)]).to_dict(),
+        "cfg": {"grace_s": 1.0, "shim": shim},
+    }
+    return volume(
+        "spec",
+        {"nonce": _NONCE, "submitted_at": 1.0, "asked": asked, "replicas": [asdict(p) for p in planned]},
+    )
+
+
+def records(*others: Volume, shim: str = "sh") -> Records:
+    """The app's records."""
+    found = decode([spec(shim), *others])
+    assert found is not None
+    return found
+
+
+def container(index: int, state: str) -> Container:
+    """A replica's container."""
+    labels = of_replica("s", "one", "r", index, index)
+    return Container(id=f"id{index}", name=f"c{index}", state=state, status="", labels=labels)
+
+
+BEGUN = volume("begun", {"time": 2.0})
+STOP = Stop(outcome="CANCELLED", msg="enough", grace_s=1.0, time=9.0)
+
+
+def test_records_are_told_apart() -> None:
+    """By kind and number; those of an app that was deleted before do not count."""
+    owners = [volume(f"owner.{n}", {"token": f"t{n}"}) for n in (9, 10)]
+    restart = volume("restart.1", {"targets": {"0": 1}, "cause": "why", "time": 5.0})
+    stale = volume("final", {"status": {}}, nonce="old")
+    found = records(BEGUN, *owners, restart, volume("stop", dict(dump_stop(STOP))), stale)
+    assert (found.begun_at, found.owner, found.owner_number, found.stop) == (2.0, "t10", 10, STOP)
+    assert [(r.number, r.targets, r.cause) for r in found.restarts] == [(1, {0: 1}, "why")]
+    assert found.final is None
+    assert decode([BEGUN]) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": "x"}'])
+def test_a_record_that_cannot_be_read_is_named(text: str) -> None:
+    """By its volume."""
+    with pytest.raises(CorruptRecordError, match=app_name("s", "one")):
+        decode([volume("spec", text)])
+
+
+def test_a_newer_record_is_not_guessed_at() -> None:
+    """The error says which version this library reads."""
+    with pytest.raises(NewerRecordError, match="format 99, this library reads up to 1"):
+        decode([volume("spec", '{"version": 99}')])
+
+
+@pytest.mark.parametrize(
+    ("begun", "containers", "state"),
+    [
+        ((), ["created"], AppState.SUBMITTED),
+        ((BEGUN,), ["created", "created"], AppState.PENDING),
+        ((BEGUN,), ["running", "created"], AppState.RUNNING),
+        ((BEGUN,), ["exited", "restarting"], AppState.RUNNING),
+    ],
+)
+def test_where_an_app_is(begun: tuple[Volume, ...], containers: list[str], state: AppState) -> None:
+    """Before its end, which only the final record tells."""
+    found = [container(i, s) for i, s in enumerate(containers)]
+    assert status(view_of(records(*begun), found, Notes(), {})).state == state
+
+
+def test_an_attempt_without_an_end_is_explained_by_the_engine() -> None:
+    """Its script died with it."""
+    found = [container(0, "exited"), container(1, "running")]
+    notes = Notes(attempts={0: (Attempt(number=0, started_at=1.0),), 1: (Attempt(number=0, started_at=1.0),)})
+    assert [c.id for c in unexplained(found, notes)] == ["id0"]
+    first, second = view_of(records(BEGUN), found, notes, {0: _ENDED}).replicas
+    assert first.last == Attempt(number=0, started_at=1.0, ended_at=1767323046.5, code=137)
+    assert second.last == Attempt(number=0, started_at=1.0)
+
+
+def test_what_was_started_meanwhile_is_up() -> None:
+    """The list was made before."""
+    view = view_of(records(BEGUN), [container(0, "exited")], Notes(), {0: replace(_ENDED, running=True)})
+    assert view.replicas[0].phase == Phase.UP
+
+
+def test_without_the_script_the_engine_tells_all() -> None:
+    """Times and exit code of the last attempt, and how many there were."""
+    view = view_of(
+        records(BEGUN, shim="none"), [container(0, "exited")], Notes(), {0: replace(_ENDED, restarts=2)}
+    )
+    last = view.replicas[0].last
+    assert last is not None
+    assert (last.number, last.code) == (2, 137)
+    assert last.started_at == pytest.approx(1767323045.123456789)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(0, (0, None)), (128, (128, None)), (143, (None, "SIGTERM")), (255, (255, None)), (None, (None, None))],
+)
+def test_one_number_is_exit_code_or_signal(code: int | None, expected: tuple[int | None, str | None]) -> None:
+    """As containers tell it; 161 is no signal that has a name everywhere."""
+    assert exit_of(code) == expected
+
+
+def ended() -> AppView:
+    """An app of which one replica was stopped and one never began."""
+    notes = Notes(
+        attempts={0: (Attempt(number=0, started_at=3.0, ended_at=8.0, code=143, told=True),)},
+        errors={(0, 0): '{"message": "oh"}'},
+    )
+    stopped = records(BEGUN, volume("stop", dict(dump_stop(STOP))))
+    return view_of(stopped, [container(0, "exited"), container(1, "created")], notes, {})
+
+
+def test_the_final_record_is_the_whole_truth() -> None:
+    """It needs no other record, no container and no file: all of them may be gone."""
+    view = ended()
+    final = dump_final(view, "CANCELLED", "enough", {"a": 1}, 99.0)
+    later = view_of(records(volume("final", dict(final))), (), Notes(), {})
+    told = status(later)
+    assert (told.state, told.msg, told.result) == (AppState.CANCELLED, "enough", {"a": 1})
+    assert [(r.state, r.signal) for r in told.roles[0].replicas] == [
+        (AppState.CANCELLED, "SIGTERM"),
+        (AppState.CANCELLED, None),
+    ]
+    assert later.replicas[0].attempts == view.replicas[0].attempts
+    assert (later.records.stop, later.records.begun_at, final["ended_at"]) == (STOP, 2.0, 8.0)
+    assert told.structured_error_msg == '{"message": "oh"}'
+
+
+def test_an_app_that_is_ending_says_so() -> None:
+    """With the reason; what has ended is told already."""
+    told = status(ended())
+    assert (told.state, told.msg) == (AppState.RUNNING, "stopping: enough")
+    assert [r.state for r in told.roles[0].replicas] == [AppState.CANCELLED, AppState.PENDING]

@@ -1,0 +1,81 @@
+"""What the engine tells of things, of its many words those that matter here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from torchx_core.schedulers.docker.api import Json
+
+__all__ = ["Container", "Inspection", "Volume", "container_of", "inspection_of", "labels_of", "volume_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volume:
+    """A volume in a list."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container in a list."""
+
+    id: str
+    name: str
+    state: str
+    """created, running, paused, restarting, removing, exited or dead."""
+    status: str
+    """For people; an exit code is in it, for example ``Exited (3) 2 seconds ago``."""
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What only a look at one container tells; times are RFC 3339."""
+
+    running: bool
+    exit_code: int
+    started_at: str
+    finished_at: str
+    oom_killed: bool
+    error: str
+    restarts: int
+
+
+def labels_of(row: Json) -> Mapping[str, str]:
+    """Return the labels, if there are any."""
+    return cast("Mapping[str, str] | None", row.get("Labels")) or {}
+
+
+def volume_of(row: Json) -> Volume:
+    """Read a row of the list of volumes."""
+    return Volume(name=str(row["Name"]), labels=labels_of(row))
+
+
+def container_of(row: Json) -> Container:
+    """Read a row of the list of containers."""
+    names = cast("list[str] | None", row.get("Names")) or ["/"]
+    return Container(
+        id=str(row["Id"]),
+        name=names[0].removeprefix("/"),
+        state=str(row["State"]),
+        status=str(row["Status"]),
+        labels=labels_of(row),
+    )
+
+
+def inspection_of(row: Json) -> Inspection:
+    """Read what the engine tells of one container."""
+    state = cast("Json", row["State"])
+    return Inspection(
+        running=bool(state["Running"]),
+        exit_code=cast("int", state["ExitCode"]),
+        started_at=str(state["StartedAt"]),
+        finished_at=str(state["FinishedAt"]),
+        oom_killed=bool(state.get("OOMKilled")),
+        error=str(state.get("Error") or ""),
+        restarts=cast("int", row.get("RestartCount") or 0),
+    )

@@ -1,0 +1,188 @@
+"""Looks at an app and does what is to be done about it: whoever asks for its status or follows it.
+
+There is no daemon. What must hold when nobody looks, the replicas' own scripts see to (`shim`).
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import tarfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import assert_never
+
+from torchx_core.errors import SchedulerError
+from torchx_core.schedulers.docker import records as store
+from torchx_core.schedulers.docker.client import Container, Engine, Inspection, Refused, each_at_once
+from torchx_core.schedulers.docker.decide import Decision, End, Finish, Halt, Launch, Order, decide
+from torchx_core.schedulers.docker.labels import INDEX, KIND, of_app
+from torchx_core.schedulers.docker.notes import Notes, last_result, read_notes
+from torchx_core.schedulers.docker.records import Records, Restart, Stop
+from torchx_core.schedulers.docker.shim import REPORTS, STATE
+from torchx_core.schedulers.docker.view import (
+    AppView,
+    Phase,
+    ReplicaView,
+    dump_final,
+    unexplained,
+    view_of,
+    why,
+)
+from torchx_core.specs import AppState
+
+__all__ = ["archive", "attend", "carry_out", "halt", "look", "settle"]
+
+logger = logging.getLogger(__name__)
+
+_MOST_STEPS = 20
+"""More than any app needs between two waits; a bound, because a loop without one may be a busy one."""
+
+
+def attend(engine: Engine, session: str, app_id: str) -> AppView | None:
+    """Return how the app stands, after doing what is to be done about it; None when there is no such app.
+
+    Takes three requests while there is nothing to do, one once the app is over.
+    """
+    view = None
+    for _ in range(_MOST_STEPS):
+        records = store.read(engine, session, app_id)
+        if records is None:
+            return None
+        view = look(engine, records)
+        decision = decide(view, time.time())
+        if decision is None:
+            return view
+        carry_out(engine, view, decision)
+        if isinstance(decision, Halt):
+            return view
+    return view
+
+
+def look(engine: Engine, records: Records) -> AppView:
+    """Return how the app stands; asks for nothing more once the app is over."""
+    if records.final is not None:
+        return view_of(records, (), Notes(), {})
+    found = containers_of(engine, records.app.key)
+    notes = _notes(engine, found) if records.begun_at is not None else Notes()
+    return view_of(records, found, notes, _inspections(engine, unexplained(found, notes)))
+
+
+def containers_of(engine: Engine, key: str) -> list[Container]:
+    """Return the app's containers, by index."""
+    found = [c for c in engine.containers(of_app(key)) if c.labels.get(KIND) == "replica"]
+    return sorted(found, key=lambda c: int(c.labels[INDEX]))
+
+
+def settle(engine: Engine, view: AppView, outcome: str, msg: str) -> None:
+    """Write how the app ended, unless somebody has written it."""
+    result = None
+    if view.in_phase(Phase.DOWN):
+        result = last_result(_get(engine, view.in_phase(Phase.DOWN)[0].container, REPORTS))
+    store.write(engine, view.app, store.FINAL, dump_final(view, outcome, msg, result, time.time()))
+
+
+def halt(engine: Engine, replicas: Sequence[ReplicaView], grace_s: float) -> None:
+    """Have the engine stop the replicas, all at once; it serves the grace period when we are gone.
+
+    Raises:
+        SchedulerError: The engine does not answer; or one of them cannot be stopped.
+    """
+    seconds = int(-(-grace_s // 1))  # whole ones, rounded up
+    for answer in each_at_once(lambda r: engine.stop(r.container, seconds), replicas):
+        if isinstance(answer, SchedulerError):
+            raise answer
+
+
+def archive(files: Mapping[str, str], directories: Sequence[str] = ()) -> bytes:
+    """Return a tar that everybody may write to, whoever the image's user is."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in directories:
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+            tar.addfile(folder)
+        for name, text in files.items():
+            data = text.encode()
+            file = tarfile.TarInfo(name)
+            file.mode, file.size = 0o666, len(data)
+            tar.addfile(file, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def carry_out(engine: Engine, view: AppView, decision: Decision) -> None:
+    """Do it."""
+    match decision:
+        case End():
+            end(engine, view, decision.stop)
+        case Order():
+            _order(engine, view, decision.restart)
+        case Halt():
+            halt(engine, decision.replicas, 0)
+        case Launch():
+            _launch(engine, view, decision)
+        case Finish():
+            settle(engine, view, decision.outcome, decision.msg)
+        case _:
+            assert_never(decision)
+
+
+def end(engine: Engine, view: AppView, stop: Stop) -> Stop:
+    """Write down that the app is to end and stop it; return the wish that counts, which is the first one."""
+    stored = store.load_stop(store.write(engine, view.app, store.STOP, store.dump_stop(stop)))
+    halt(engine, view.in_phase(Phase.UP, Phase.AGAIN), stored.grace_s)
+    return stored
+
+
+def _order(engine: Engine, view: AppView, restart: Restart) -> None:
+    logger.info("app %s: restart %d: %s", view.app.app_id, restart.number, restart.cause)
+    store.write(engine, view.app, f"{store.RESTART}.{restart.number}", store.dump_restart(restart))
+    scope = [r for r in view.in_phase(Phase.UP, Phase.AGAIN) if r.planned.index in restart.targets]
+    halt(engine, scope, view.app.grace_s)
+
+
+def _launch(engine: Engine, view: AppView, launch: Launch) -> None:
+    orders = dict(_orders(launch))
+    if orders:
+        engine.put(launch.replicas[0].container, STATE, archive(orders))
+    answers = each_at_once(lambda r: engine.start(r.container), launch.replicas)
+    for replica, answer in zip(launch.replicas, answers, strict=True):
+        if isinstance(answer, Refused):
+            msg = f"{why(view, replica)}; {answer}"
+            stop = Stop(outcome=AppState.FAILED.name, msg=msg, grace_s=view.app.grace_s, time=time.time())
+            end(engine, view, stop)
+        elif isinstance(answer, SchedulerError):
+            raise answer
+
+
+def _orders(launch: Launch) -> Iterator[tuple[str, str]]:
+    """Yield what lets the replicas' scripts begin their attempts, and what they may not know of the last."""
+    for replica in launch.replicas:
+        index, last = replica.planned.index, replica.last
+        if index in launch.attempts:
+            ended = f" {last.code} {last.ended_at}" if last and last.ended_at is not None else ""
+            yield f"order.{index}", f"{launch.attempts[index]}{ended}\n"
+
+
+def _notes(engine: Engine, containers: Sequence[Container]) -> Notes:
+    return read_notes(_get(engine, containers[0].id, STATE)) if containers else Notes()
+
+
+def _get(engine: Engine, container: str, path: str) -> bytes:
+    try:
+        return engine.get(container, path)
+    except Refused as err:
+        if err.not_found:  # somebody removed the container, or what it wrote
+            return archive({})
+        raise
+
+
+def _inspections(engine: Engine, containers: Iterable[Container]) -> dict[int, Inspection]:
+    todo = list(containers)
+    found: dict[int, Inspection] = {}
+    for container, answer in zip(todo, each_at_once(lambda c: engine.inspect(c.id), todo), strict=True):
+        if isinstance(answer, Inspection):
+            found[int(container.labels[INDEX])] = answer
+        elif not (isinstance(answer, Refused) and answer.not_found):
+            raise answer
+    return found

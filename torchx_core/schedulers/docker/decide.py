@@ -1,0 +1,162 @@
+"""What is to be done about an app, decided from how it stands; pure.
+
+Whoever looks at the app carries the decision out (`attend`), and looks again. Two who do the same thing at
+once do it once: a record is written by the first, a container that runs is not started, and one that was
+started too often ends at once (`shim`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias, cast
+
+from torchx_core.schedulers.docker.notes import Over
+from torchx_core.schedulers.docker.records import Restart, Stop
+from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView, why
+from torchx_core.specs import AppState
+
+__all__ = ["UNDONE", "Decision", "End", "Finish", "Halt", "Launch", "Order", "decide"]
+
+UNDONE = "UNDONE"
+"""Outcome of a submit that is being taken back."""
+_PATIENCE_S = 5.0
+"""How long after its grace period a replica that was told to end is killed; the engine may have forgotten."""
+_START_PATIENCE_S = 15.0
+"""How long after the app began a container may wait for its submitter to start it."""
+
+
+class End(NamedTuple):
+    """Write down that the app is to end, and stop what runs."""
+
+    stop: Stop
+
+
+class Order(NamedTuple):
+    """Write down which replicas start again together, and stop those of them that run."""
+
+    restart: Restart
+
+
+class Halt(NamedTuple):
+    """Kill these replicas: they were told to end, and had their time."""
+
+    replicas: tuple[ReplicaView, ...]
+
+
+class Launch(NamedTuple):
+    """Start these replicas, each as the attempt given by its index."""
+
+    replicas: tuple[ReplicaView, ...]
+    attempts: Mapping[int, int]
+
+
+class Finish(NamedTuple):
+    """Write down how the app ended."""
+
+    outcome: str
+    msg: str
+
+
+Decision: TypeAlias = End | Order | Halt | Launch | Finish
+
+
+def decide(view: AppView, now: float) -> Decision | None:
+    """Return what to do next, or None when there is nothing to do but wait.
+
+    Args:
+        view: How the app stands.
+        now: Seconds since the epoch.
+    """
+    if view.over:
+        return None
+    if view.records.stop is not None:
+        return _stopping(view, view.records.stop, now)
+    reason = _overdue(view, now)
+    if reason:
+        return _end(view, AppState.CANCELLED, reason, now)
+    if view.records.begun_at is None:
+        return None  # its submit goes on, or will be taken up again
+    return _begun(view, now)
+
+
+def _begun(view: AppView, now: float) -> Decision | None:
+    if view.notes.over is not None:
+        return _ended_by_itself(view, view.notes.over, now)
+    restart = view.records.restarts[-1] if view.records.restarts else None
+    waiting = tuple(r for r in view.replicas if restart and r.is_to_start(restart))
+    if restart and waiting:
+        return _restarting(view, restart, waiting, now)
+    return _failed(view, now) or _rest(view, now)
+
+
+def _stopping(view: AppView, stop: Stop, now: float) -> Decision | None:
+    up = view.in_phase(Phase.UP, Phase.AGAIN)
+    if up:
+        late = now - stop.time > stop.grace_s + _PATIENCE_S
+        return Halt(tuple(up)) if late else None
+    return None if stop.outcome == UNDONE else Finish(stop.outcome, stop.msg)
+
+
+def _overdue(view: AppView, now: float) -> str:
+    cfg = view.app.cfg
+    deadline = cast("float | None", cfg.get("deadline"))
+    timeout_s = cast("float | None", cfg.get("timeout_s"))
+    begun_at = view.records.begun_at
+    limits = [deadline] if deadline is not None else []
+    limits += [begun_at + timeout_s] if timeout_s is not None and begun_at is not None else []
+    # Where replicas keep watch themselves, they know better when they began.
+    slack_s = _PATIENCE_S if view.app.has_shim and begun_at is not None else 0.0
+    return "deadline passed" if limits and now > min(limits) + slack_s else ""
+
+
+def _ended_by_itself(view: AppView, over: Over, now: float) -> Decision | None:
+    if over.why != "failed":
+        told = "lease expired: nobody followed the app" if over.why == "lease" else "deadline passed"
+        return _end(view, AppState.CANCELLED, told, now)
+    failed = next((r for r in view.replicas if r.planned.index == over.index), None)
+    if failed is None:
+        return _end(view, AppState.FAILED, f"a replica failed that there is not: {over.index}", now)
+    if failed.phase in {Phase.UP, Phase.AGAIN}:
+        return None  # its container is about to end
+    return _end(view, AppState.FAILED, why(view, failed), now)
+
+
+def _restarting(
+    view: AppView, restart: Restart, waiting: tuple[ReplicaView, ...], now: float
+) -> Decision | None:
+    """Bring the restart to its end, whoever ordered it: nothing starts before all of it is down."""
+    up = tuple(r for r in waiting if r.phase in {Phase.UP, Phase.AGAIN})
+    if not up:
+        return Launch(waiting, restart.targets)
+    late = now - restart.time > view.app.grace_s + _PATIENCE_S
+    return Halt(up) if late else None
+
+
+def _failed(view: AppView, now: float) -> Decision | None:
+    gone = view.in_phase(Phase.ABSENT)
+    if gone:
+        return _end(view, AppState.FAILED, why(view, gone[0]), now)
+    down = [r for r in view.in_phase(Phase.DOWN) if r.last is None or r.last.code != 0]
+    if not down:
+        return None
+    failed = min(down, key=lambda r: (r.last and r.last.ended_at) or 0.0)
+    planned = failed.planned
+    if planned.by_engine or failed.next_attempt > planned.max_retries:
+        return _end(view, AppState.FAILED, why(view, failed), now)
+    scope = [r for r in view.replicas if planned.policy != "ROLE" or r.planned.role == planned.role]
+    targets = {r.planned.index: r.next_attempt for r in scope}
+    number = len(view.records.restarts) + 1
+    return Order(Restart(number=number, targets=targets, cause=why(view, failed), time=now))
+
+
+def _rest(view: AppView, now: float) -> Decision | None:
+    if all(r.phase is Phase.DOWN for r in view.replicas):
+        return Finish(AppState.SUCCEEDED.name, "")
+    idle = view.in_phase(Phase.CREATED)
+    if idle and now - (view.records.begun_at or now) > _START_PATIENCE_S:
+        return Launch(tuple(idle), {})
+    return None
+
+
+def _end(view: AppView, outcome: AppState, msg: str, now: float) -> End:
+    return End(Stop(outcome=outcome.name, msg=msg, grace_s=view.app.grace_s, time=now))

@@ -1,0 +1,74 @@
+"""Records of a container's log, as the engine sends them: a frame each, with stream and time."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from torchx_core.schedulers.docker.stamps import STAMP_SIZE
+
+__all__ = ["STDERR", "STDOUT", "BadFrame", "Frames", "Record"]
+
+STDOUT, STDERR, SYSTEM = 1, 2, 3
+_HEADER = Struct(">B3xI")
+_MAX_FRAME = 1 << 26
+
+
+class BadFrame(OSError):
+    """The bytes are no frames, or the engine says in one that it cannot read the log."""
+
+
+class Record(NamedTuple):
+    """A line, or up to 16 KiB of a longer one."""
+
+    stream: int
+    stamp: bytes
+    data: bytes
+    r"""With its ``\n``; without it, more of the line follows in the next record, or nothing at all."""
+
+
+class Frames:
+    """Puts frames together from pieces of any size.
+
+    Source: the engine's API reference, "Stream format" of ``ContainerAttach``: one byte that names the
+    stream, three zeros, four bytes with the size, big-endian; then, with ``timestamps=1``, the time, a blank
+    and what was printed.
+    """
+
+    def __init__(self) -> None:
+        """Begin at a frame's first byte."""
+        self._rest: bytes = b""
+
+    @property
+    def partial(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return bool(self._rest)
+
+    def take(self, data: bytes) -> list[Record]:
+        """Return the records that are complete with these bytes.
+
+        Raises:
+            BadFrame: Nothing after this can be read.
+        """
+        data = self._rest + data if self._rest else data
+        records: list[Record] = []
+        append, unpack = records.append, _HEADER.unpack_from
+        at, size = 0, len(data)
+        while size - at >= _HEADER.size:
+            stream, length = unpack(data, at)
+            text = at + _HEADER.size + STAMP_SIZE
+            end = at + _HEADER.size + length
+            if not STDOUT <= stream <= STDERR or not STAMP_SIZE < length < _MAX_FRAME:
+                raise BadFrame(_complaint(stream, data[at + _HEADER.size : end]))
+            if end > size:
+                break
+            append(Record(stream, data[text - STAMP_SIZE : text], data[text + 1 : end]))
+            at = end
+        self._rest = data[at:]
+        return records
+
+
+def _complaint(stream: int, data: bytes) -> str:
+    if stream == SYSTEM:
+        return f"the engine cannot read the log: {data.decode(errors='replace').strip()}"
+    return f"not a log's frame: {data[:40]!r}"

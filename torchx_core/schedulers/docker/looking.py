@@ -1,0 +1,106 @@
+"""Looks at an app as `attend.look` does, with questions that nobody waits for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+from urllib.parse import urlencode
+
+from torchx_core.schedulers.docker import records as store
+from torchx_core.schedulers.docker.answers import (
+    Container,
+    Inspection,
+    container_of,
+    inspection_of,
+    volume_of,
+)
+from torchx_core.schedulers.docker.api import Json
+from torchx_core.schedulers.docker.attend import archive
+from torchx_core.schedulers.docker.client import Refused
+from torchx_core.schedulers.docker.exchange import Answer, Request
+from torchx_core.schedulers.docker.inquiry import Questions
+from torchx_core.schedulers.docker.labels import INDEX, KIND, of_app
+from torchx_core.schedulers.docker.notes import Notes, read_notes
+from torchx_core.schedulers.docker.records import AppRecord
+from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE
+from torchx_core.schedulers.docker.view import AppView, unexplained, view_of
+
+__all__ = ["encoded", "lease_renewal", "look", "reports"]
+
+_OK, _NOT_FOUND, _SERVER_ERROR = 200, 404, 500
+
+
+def look(app: AppRecord) -> Questions[AppView | None]:
+    """Return how the app stands; None when it was deleted, also if there is a new one of its id."""
+    filters = urlencode({"filters": encoded(of_app(app.key))})
+    volumes, containers = yield [
+        Request(f"/volumes?{filters}"),
+        Request(f"/containers/json?all=1&{filters}"),
+    ]
+    rows = cast("list[Json] | None", cast("Json", _said(volumes, "list records").json)["Volumes"])
+    records = store.decode([volume_of(row) for row in rows or ()])
+    if records is None or records.app.nonce != app.nonce:
+        return None
+    if records.final is not None:
+        return view_of(records, (), Notes(), {})
+    found = [container_of(row) for row in cast("list[Json]", _said(containers, "list containers").json)]
+    replicas = sorted(
+        (c for c in found if c.labels.get(KIND) == "replica"), key=lambda c: int(c.labels[INDEX])
+    )
+    notes = Notes()
+    if records.begun_at is not None:
+        notes = read_notes((yield from _files_of([c.id for c in replicas], STATE)))
+    inspections = yield from _inspections(list(unexplained(replicas, notes)))
+    return view_of(records, replicas, notes, inspections)
+
+
+def reports(containers: Sequence[str]) -> Questions[bytes]:
+    """Return what the replicas reported, as an archive."""
+    return (yield from _files_of(containers, REPORTS))
+
+
+def _files_of(containers: Iterable[str], path: str) -> Questions[bytes]:
+    """Return the path as an archive, from the first of the containers that is still there."""
+    for container in containers:
+        (answer,) = yield [Request(f"/containers/{container}/archive?{urlencode({'path': path})}")]
+        if answer.status != _NOT_FOUND:
+            return _said(answer, f"read {path}").body
+    return archive({})
+
+
+def lease_renewal(container: str, text: str) -> Questions[bool]:
+    """Write the text into the lease; return whether that could be done."""
+    target = f"/containers/{container}/archive?{urlencode({'path': DATA})}"
+    (answer,) = yield [Request(target, "PUT", archive({"lease": text}))]
+    return answer.status == _OK
+
+
+def encoded(filters: Mapping[str, Sequence[str]]) -> str:
+    """Return the filters as a query takes them."""
+    return json.dumps({name: list(values) for name, values in filters.items()})
+
+
+def _inspections(containers: Sequence[Container]) -> Questions[dict[int, Inspection]]:
+    if not containers:
+        return {}
+    answers = yield [Request(f"/containers/{c.id}/json") for c in containers]
+    return {
+        int(c.labels[INDEX]): inspection_of(cast("Json", _said(answer, "look at a container").json))
+        for c, answer in zip(containers, answers, strict=True)
+        if answer.status != _NOT_FOUND
+    }
+
+
+def _said(answer: Answer, what: str) -> Answer:
+    """Return an answer that is one.
+
+    Raises:
+        OSError: The engine is in trouble, for example because it is about to end.
+        Refused: It says no.
+    """
+    if answer.status >= _SERVER_ERROR:
+        raise OSError(f"cannot {what}: {answer.message}")
+    if answer.status != _OK:
+        raise Refused(f"cannot {what}: {answer.message}", status=answer.status)
+    return answer

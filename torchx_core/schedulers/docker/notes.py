@@ -1,0 +1,137 @@
+"""What the replicas' scripts and programs wrote on the app's volume, read from an archive of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+__all__ = ["Attempt", "Notes", "Over", "last_result", "read_notes"]
+
+_MAX_ERROR_FILE = 1 << 18
+"""Bytes; every status carries the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of one replica."""
+
+    number: int
+    started_at: float | None = None
+    """Seconds since the epoch, by the engine's host; whole ones where the image's ``date`` has no better."""
+    ended_at: float | None = None
+    code: int | None = None
+    """As the container has it: 128 and the signal's number for what was killed."""
+    told: bool = False
+    """It ended after it was told to."""
+    oom: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """Why the replicas ended the app by themselves."""
+
+    why: str
+    """failed, deadline or lease."""
+    index: int = -1
+    """Who failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """Everything below ``/run/torchx/state``."""
+
+    attempts: Mapping[int, tuple[Attempt, ...]] = field(default_factory=dict[int, tuple[Attempt, ...]])
+    """Index of each replica -> what its journal says."""
+    errors: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    """Index and attempt -> the error file, if it is JSON."""
+    over: Over | None = None
+
+
+def read_notes(archive: bytes) -> Notes:
+    """Read an archive of ``/run/torchx/state``; what cannot be read is left out."""
+    attempts: dict[int, tuple[Attempt, ...]] = {}
+    errors: dict[tuple[int, int], str] = {}
+    over: Over | None = None
+    for name, data in _files(archive):
+        what, *numbers = name.split(".")
+        match what, [int(n) for n in numbers if n.isdecimal()]:
+            case "journal", [index]:
+                attempts[index] = _journal(data.decode("ascii", "replace"))
+            case "error", [index, number]:
+                errors[index, number] = _error(data)
+            case "over", []:
+                over = _over(data.decode("ascii", "replace"))
+            case _:
+                continue
+    return Notes(attempts=attempts, errors={k: text for k, text in errors.items() if text}, over=over)
+
+
+def last_result(archive: bytes) -> object:
+    """Return the last result in an archive of ``/run/torchx/reports``, or None.
+
+    Of several replicas' results the one in the file written last counts, in whole seconds.
+    """
+    result: object = None
+    for _, data in _files(archive):
+        for line in data.splitlines():
+            report = _json(line)
+            if isinstance(report, dict) and cast("dict[str, object]", report).get("type") == "result":
+                result = cast("dict[str, object]", report).get("value")
+    return result
+
+
+def _files(archive: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each file, the one written last at the end."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in sorted(tar, key=lambda m: m.mtime):
+            file = tar.extractfile(member) if member.isfile() else None
+            if file is not None:
+                yield member.name.rpartition("/")[2], file.read()
+
+
+def _journal(text: str) -> tuple[Attempt, ...]:
+    attempts: list[Attempt] = []
+    for line in text.splitlines():
+        match line.split():
+            case ["start", number, *time] if number.isdecimal():
+                attempts.append(Attempt(number=int(number), started_at=_seconds(time)))
+            case ["end", number, code, told, *time] if attempts and number.isdecimal() and code.isdecimal():
+                attempts[-1] = replace(
+                    attempts[-1], code=int(code), told=told == "1", ended_at=_seconds(time)
+                )
+            case _:
+                continue
+    return tuple(attempts)
+
+
+def _seconds(words: list[str]) -> float | None:
+    """Read ``date +%s.%N``; a ``date`` that does not know ``%N`` prints it as it is."""
+    whole, _, fraction = (words[0] if words else "").partition(".")
+    if not whole.isdecimal():
+        return None
+    return float(f"{whole}.{fraction}") if fraction.isdecimal() else float(whole)
+
+
+def _over(text: str) -> Over | None:
+    match text.split():
+        case ["failed", index, *_] if index.isdecimal():
+            return Over(why="failed", index=int(index))
+        case [("deadline" | "lease") as why]:
+            return Over(why=why)
+        case _:
+            return None
+
+
+def _error(data: bytes) -> str:
+    return data.decode("utf-8", "replace") if len(data) <= _MAX_ERROR_FILE and _json(data) is not None else ""
+
+
+def _json(data: bytes) -> object:
+    try:
+        return cast("object", json.loads(data))
+    except (ValueError, RecursionError):
+        return None

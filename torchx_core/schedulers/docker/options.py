@@ -1,0 +1,112 @@
+"""The options of the Docker scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import cast
+
+from torchx_core.errors import InvalidInputError, InvalidRunConfigException
+from torchx_core.specs import CfgVal, runopts
+
+__all__ = ["NETWORKS", "PULLS", "SHIMS", "check_grace", "count", "docker_run_opts", "one_of", "seconds"]
+
+PULLS = ("missing", "always", "never")
+SHIMS = ("sh", "none")
+NETWORKS = ("app", "bridge", "host", "none")
+
+
+def docker_run_opts() -> runopts:
+    """Return the schema; the first five are TorchX's."""
+    opts = runopts()
+    opts.add(
+        "copy_env",
+        type_=list[str],
+        help="patterns of the submitter's environment variables to copy, for example FOO_*",
+    )
+    opts.add("env", type_=dict[str, str], help="environment variables, before those that the app sets itself")
+    opts.add(
+        "privileged", type_=bool, default=False, help="give the containers all rights on the engine's host"
+    )
+    opts.add("image_repo", type_=str, help="repository to push images with a workspace to")
+    opts.add("quiet", type_=bool, default=False, help="do not log the output of building a workspace")
+    opts.add("pull", type_=str, default="missing", help="when to pull images: missing (there), always, never")
+    opts.add(
+        "network",
+        type_=str,
+        default="app",
+        help="app (its own, if it has several replicas), bridge, host, none, or a network's name",
+    )
+    opts.add(
+        "shim",
+        type_=str,
+        default="sh",
+        help="sh: a script in the container keeps deadline, lease and attempts; none: for images without sh",
+    )
+    opts.add(
+        "grace_s",
+        type_=float,
+        default=10.0,
+        help="seconds between SIGTERM and SIGKILL when the app is stopped; Docker counts whole ones",
+    )
+    opts.add("timeout_s", type_=float, help="cancel the app when it has run for that many seconds")
+    opts.add("deadline", type_=float, help="cancel the app at that time, in seconds since the epoch")
+    opts.add("lease_s", type_=float, help="cancel the app when nobody followed it for that many seconds")
+    opts.add(
+        "log_max_mb",
+        type_=int,
+        help="keep only about so much of each replica's output on the engine; default: all",
+    )
+    opts.add("shm_mb", type_=int, help="size of /dev/shm in MB; default: the role's memMB, or 64")
+    opts.add(
+        "gpu_ids",
+        type_=list[str],
+        help="GPUs of the engine to deal out to the replicas, in order; default: any",
+    )
+    return opts
+
+
+def seconds(cfg: Mapping[str, CfgVal], key: str) -> float | None:
+    """Return the option as a positive number, or None when it is unset.
+
+    Raises:
+        InvalidRunConfigException: It is negative, or zero where that means nothing.
+    """
+    value = cast("float | None", cfg.get(key))
+    if value is not None and not (isfinite(value) and (value > 0 or (value == 0 and key == "grace_s"))):
+        raise InvalidRunConfigException(f"{key} must be a positive number of seconds: {value}", key, cfg)
+    return value
+
+
+def count(cfg: Mapping[str, CfgVal], key: str) -> int | None:
+    """Return the option as a positive number, or None when it is unset.
+
+    Raises:
+        InvalidRunConfigException: It is not positive.
+    """
+    value = cast("int | None", cfg.get(key))
+    if value is not None and value <= 0:
+        raise InvalidRunConfigException(f"{key} must be a positive number: {value}", key, cfg)
+    return value
+
+
+def one_of(cfg: Mapping[str, CfgVal], key: str, allowed: tuple[str, ...]) -> str:
+    """Return the option, which must be one of these.
+
+    Raises:
+        InvalidRunConfigException: It is another.
+    """
+    value = str(cfg.get(key))
+    if value not in allowed:
+        raise InvalidRunConfigException(f"{key} must be one of {', '.join(allowed)}: {value!r}", key, cfg)
+    return value
+
+
+def check_grace(grace_s: float | None) -> None:
+    """Refuse a grace period that is no length of time.
+
+    Raises:
+        InvalidInputError: It is negative, infinite or no number.
+    """
+    if grace_s is not None and not (isfinite(grace_s) and grace_s >= 0):
+        raise InvalidInputError(f"grace_s must be a number of seconds, 0 or more: {grace_s}")

@@ -1,0 +1,296 @@
+"""An app's records: volumes whose labels say something, each written once, the first writer wins.
+
+===============  =====================================================================================
+record           what it says
+===============  =====================================================================================
+(the app's own)  what was asked for; written before anything else exists; its files are the app's data
+``begun``        every container exists, so whoever completes this submit creates none any more
+``stop``         the app is to end: how, why, with what grace period
+``restart.<n>``  which replicas start again, as which attempt
+``owner.<n>``    who owns the app; the highest n counts
+``final``        how the app ended; from then on the truth for everybody
+===============  =====================================================================================
+
+Only the app's own volume is in use by containers, so ``docker volume prune`` of an engine before 23 (later:
+``prune --all``) may take the others of an app that has ended; its end is then told from its containers again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from torchx_core.errors import CorruptRecordError, NewerRecordError
+from torchx_core.schedulers.docker.client import Engine, Json, Volume
+from torchx_core.schedulers.docker.labels import APP, CONTENT, KIND, SESSION, common, of_app
+from torchx_core.schedulers.docker.names import app_key, app_name, record_name
+from torchx_core.specs import AppDef
+
+__all__ = [
+    "AppRecord",
+    "Planned",
+    "Records",
+    "Restart",
+    "Stop",
+    "by_app",
+    "create",
+    "decode",
+    "dump_restart",
+    "dump_stop",
+    "new_nonce",
+    "read",
+    "write",
+]
+
+VERSION = 1
+SPEC, BEGUN, STOP, RESTART, OWNER, FINAL = "spec", "begun", "stop", "restart", "owner", "final"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One replica, as it was submitted."""
+
+    index: int
+    """Number in the whole app."""
+    role: str
+    replica: int
+    container: str
+    policy: str
+    max_retries: int
+    by_engine: bool
+    """The engine starts it again after a failure; otherwise whoever follows does."""
+
+
+@dataclass(frozen=True)
+class AppRecord:
+    """What was submitted; never changes while the app exists."""
+
+    session: str
+    app_id: str
+    content: Json
+
+    @property
+    def key(self) -> str:
+        """What labels name the app by."""
+        return app_key(self.session, self.app_id)
+
+    @property
+    def name(self) -> str:
+        """The name of the app's volume and network."""
+        return app_name(self.session, self.app_id)
+
+    @property
+    def nonce(self) -> str:
+        """Unique among all apps that ever had this id."""
+        return str(self.content["nonce"])
+
+    @property
+    def submitted_at(self) -> float:
+        """Seconds since the epoch, by the submitter's clock."""
+        return cast("float", self.content["submitted_at"])
+
+    @property
+    def asked(self) -> Json:
+        """What the submitter asked for: app and cfg, secrets masked, and their digests."""
+        return cast("Json", self.content["asked"])
+
+    @property
+    def salt(self) -> str:
+        """What the digests of secrets are made with."""
+        return str(self.content["salt"])
+
+    @property
+    def cfg(self) -> Json:
+        """The resolved options."""
+        return cast("Json", self.asked["cfg"])
+
+    @cached_property
+    def app(self) -> AppDef:
+        """The app as it was submitted, secrets masked."""
+        return AppDef.from_dict(cast("Json", self.asked["app"]))
+
+    @cached_property
+    def replicas(self) -> tuple[Planned, ...]:
+        """Every replica, in the order of roles."""
+        rows = cast("list[dict[str, object]]", self.content["replicas"])
+        return tuple(Planned(**row) for row in rows)  # type: ignore[arg-type]  # our own record
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds between SIGTERM and SIGKILL."""
+        return cast("float", self.cfg["grace_s"])
+
+    @property
+    def has_shim(self) -> bool:
+        """Whether the replicas keep journals."""
+        return self.cfg["shim"] != "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """The app is to end."""
+
+    outcome: str
+    """FAILED or CANCELLED; UNDONE for a submit that is being taken back."""
+    msg: str
+    grace_s: float
+    time: float
+    """When it was asked for, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Some replicas start again together."""
+
+    number: int
+    targets: Mapping[int, int]
+    """Index of each replica -> the attempt it starts."""
+    cause: str
+    time: float
+    """When it was ordered, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """All records of one app."""
+
+    app: AppRecord
+    begun_at: float | None = None
+    stop: Stop | None = None
+    restarts: tuple[Restart, ...] = ()
+    owner: str | None = None
+    owner_number: int = 0
+    final: Json | None = None
+
+
+def write(engine: Engine, app: AppRecord, kind: str, content: Json) -> Json:
+    """Write the record unless it is there, and return what it says: ours, or what somebody wrote before."""
+    name = record_name(app.name, app.nonce, kind)
+    stored = engine.create_volume(name, _labels(app.session, app.app_id, kind, content))
+    return _content(name, stored)
+
+
+def create(engine: Engine, session: str, app_id: str, content: Json) -> AppRecord:
+    """Write the app's own record unless there is one, and return the one that is there."""
+    name = app_name(session, app_id)
+    stored = engine.create_volume(name, _labels(session, app_id, SPEC, content))
+    return _app_record(name, stored)
+
+
+def read(engine: Engine, session: str, app_id: str) -> Records | None:
+    """Return the app's records, or None when there is no such app; one request.
+
+    Raises:
+        CorruptRecordError: A record cannot be read.
+        NewerRecordError: A newer version of this library wrote it.
+    """
+    return decode(engine.volumes(of_app(app_key(session, app_id))))
+
+
+def by_app(volumes: Iterable[Volume]) -> dict[str, list[Volume]]:
+    """Return the volumes that are records, sorted by the id of their app."""
+    apps: dict[str, list[Volume]] = {}
+    for volume in volumes:
+        if {APP, SESSION, KIND} <= volume.labels.keys():
+            apps.setdefault(volume.labels[APP], []).append(volume)
+    return apps
+
+
+def decode(volumes: Sequence[Volume]) -> Records | None:
+    """Return the records of one app, or None when its own is not among the volumes; raises as `read` does."""
+    for volume in volumes:
+        if volume.labels.get(KIND) == SPEC:
+            return _of(_app_record(volume.name, volume.labels), volumes)
+    return None
+
+
+def new_nonce() -> str:
+    """Return what tells an app from all others of the same id."""
+    return os.urandom(6).hex()
+
+
+def dump_stop(stop: Stop) -> Json:
+    """Return the content of the record."""
+    return {"outcome": stop.outcome, "msg": stop.msg, "grace_s": stop.grace_s, "time": stop.time}
+
+
+def load_stop(content: Json) -> Stop:
+    """Read what `dump_stop` gives."""
+    return Stop(
+        outcome=str(content["outcome"]),
+        msg=str(content["msg"]),
+        grace_s=cast("float", content["grace_s"]),
+        time=cast("float", content["time"]),
+    )
+
+
+def dump_restart(restart: Restart) -> Json:
+    """Return the content of the record."""
+    targets = {str(i): n for i, n in restart.targets.items()}
+    return {"targets": targets, "cause": restart.cause, "time": restart.time}
+
+
+def _of(app: AppRecord, volumes: Iterable[Volume]) -> Records:
+    mine = {v.labels[KIND]: v for v in volumes if v.name.startswith(f"{app.name}.{app.nonce}.")}
+    said = {kind: _content(volume.name, volume.labels) for kind, volume in mine.items()}
+    owners = _numbered(said, OWNER)
+    final = said.get(FINAL)
+    begun = said.get(BEGUN) or (final and cast("Json | None", final["begun"]))
+    stop = said.get(STOP) or (final and cast("Json | None", final["stop"]))
+    return Records(
+        app=app,
+        begun_at=cast("float", begun["time"]) if begun else None,
+        stop=load_stop(stop) if stop else None,
+        restarts=tuple(_restart(n, content) for n, content in _numbered(said, RESTART)),
+        owner=str(owners[-1][1]["token"]) if owners else None,
+        owner_number=owners[-1][0] if owners else 0,
+        final=final,
+    )
+
+
+def _numbered(said: Mapping[str, Json], kind: str) -> list[tuple[int, Json]]:
+    rows = [(name.partition("."), content) for name, content in said.items()]
+    return sorted(
+        ((int(number), content) for (first, _, number), content in rows if first == kind),
+        key=lambda row: row[0],
+    )
+
+
+def _restart(number: int, content: Json) -> Restart:
+    targets = cast("dict[str, int]", content["targets"])
+    return Restart(
+        number=number,
+        targets={int(i): n for i, n in targets.items()},
+        cause=str(content["cause"]),
+        time=cast("float", content["time"]),
+    )
+
+
+def _app_record(name: str, labels: Mapping[str, str]) -> AppRecord:
+    content = _content(name, labels)
+    return AppRecord(labels[SESSION], labels[APP], content)
+
+
+def _labels(session: str, app_id: str, kind: str, content: Json) -> dict[str, str]:
+    text = json.dumps({"version": VERSION, **content}, separators=(",", ":"))
+    return {**common(session, app_id, kind), CONTENT: text}
+
+
+def _content(name: str, labels: Mapping[str, str]) -> Json:
+    try:
+        content: object = json.loads(labels[CONTENT])
+    except (KeyError, ValueError) as err:
+        raise CorruptRecordError(f"volume {name}", "is not one of this library's") from err
+    if not isinstance(content, dict):
+        raise CorruptRecordError(f"volume {name}", "not a JSON object")
+    record = cast("Json", content)
+    version = record.get("version")
+    if not isinstance(version, int):
+        raise CorruptRecordError(f"volume {name}", "has no version")
+    if version > VERSION:
+        raise NewerRecordError(f"volume {name}", version, VERSION)
+    return record

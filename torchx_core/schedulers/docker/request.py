@@ -1,0 +1,280 @@
+"""Renders an app into what the engine is asked to create: a pure function of the app and this host."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import ceil
+from typing import cast
+
+from torchx_core.errors import InvalidRunConfigException
+from torchx_core.schedulers.docker.client import Json
+from torchx_core.schedulers.docker.hardware import GpuDealer, devices, limits, mounts, ports
+from torchx_core.schedulers.docker.labels import of_replica
+from torchx_core.schedulers.docker.names import alias, app_key, app_name, replica_name
+from torchx_core.schedulers.docker.options import NETWORKS, PULLS, SHIMS, count, one_of, seconds
+from torchx_core.schedulers.docker.records import Planned
+from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE, ShimSettings, command
+from torchx_core.schedulers.secrets import MASK, looks_secret
+from torchx_core.specs import AppDef, CfgVal, RetryPolicy, Role, macros
+
+__all__ = ["ContainerSpec", "DockerRequest", "masked", "render"]
+
+RANK0_ENV = "TORCHX_RANK0_HOST"
+_SEVERAL = 2
+_UNBOUNDED_MB = 1_000_000
+
+
+@dataclass
+class ContainerSpec:
+    """One replica's container; may be changed before it is scheduled."""
+
+    planned: Planned
+    config: dict[str, object]
+    """The body of ``POST /containers/create``."""
+
+    @property
+    def image(self) -> str:
+        """The image."""
+        return str(self.config["Image"])
+
+
+@dataclass
+class DockerRequest:
+    """What the Docker scheduler submits; may be changed before it is scheduled."""
+
+    app_id: str
+    session: str
+    app: AppDef
+    cfg: Mapping[str, CfgVal]
+    network: str | None
+    """The network to create; None when the containers use another."""
+    containers: list[ContainerSpec]
+
+    def __str__(self) -> str:
+        """Show it for people; values that look secret are masked."""
+        shown = {
+            "app_id": self.app_id,
+            "volume": app_name(self.session, self.app_id),
+            "network": self.network,
+            "containers": {c.planned.container: masked(c.config) for c in self.containers},
+        }
+        return json.dumps(shown, indent=2)
+
+
+def render(app: AppDef, cfg: Mapping[str, CfgVal], *, app_id: str, session: str) -> DockerRequest:
+    """Return the request; asks no engine.
+
+    Args:
+        app: The app.
+        cfg: Resolved options.
+        app_id: Its id.
+        session: The session.
+
+    Raises:
+        InvalidRunConfigException: An option's value is not allowed.
+    """
+    one_of(cfg, "pull", PULLS)
+    one_of(cfg, "shim", SHIMS)
+    planned = list(_plan(app, cfg, app_id, session))
+    network = app_name(session, app_id) if _has_network(cfg, len(planned)) else None
+    place = _Place(session, app_id, app, cfg, planned, network)
+    dealer = GpuDealer(cfg)
+    containers = [ContainerSpec(p, _config(place, p, dealer)) for p in planned]
+    return DockerRequest(app_id, session, app, cfg, network, containers)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What all containers of the app share."""
+
+    session: str
+    app_id: str
+    app: AppDef
+    cfg: Mapping[str, CfgVal]
+    planned: list[Planned]
+    network: str | None
+
+    @property
+    def network_mode(self) -> str:
+        """What ``HostConfig.NetworkMode`` is."""
+        chosen = str(self.cfg["network"])
+        return self.network or ("bridge" if chosen == "app" else chosen)
+
+    @property
+    def own_names(self) -> bool:
+        """Whether the containers have host names of their own."""
+        return self.network_mode not in {"host", "none"}
+
+    @property
+    def rank0(self) -> str:
+        """Where the first replica of the first role is reached."""
+        return self.planned[0].container if self.own_names else "localhost"
+
+
+def _plan(app: AppDef, cfg: Mapping[str, CfgVal], app_id: str, session: str) -> Iterator[Planned]:
+    several = sum(role.num_replicas for role in app.roles) >= _SEVERAL
+    index = 0
+    for i, role in enumerate(app.roles):
+        alone = (
+            role.retry_policy is RetryPolicy.REPLICA
+            or (role.retry_policy is RetryPolicy.ROLE and role.num_replicas < _SEVERAL)
+            or not several
+        )
+        if role.max_retries and not alone and cfg["shim"] == "none":
+            raise InvalidRunConfigException(
+                f"shim=none keeps no count of attempts, which roles[{i}].retry_policy"
+                f" {role.retry_policy.value} needs; use shim=sh or RetryPolicy.REPLICA",
+                "shim",
+                cfg,
+            )
+        for k in range(role.num_replicas):
+            yield Planned(
+                index=index,
+                role=role.name,
+                replica=k,
+                container=replica_name(session, app_id, role.name, k),
+                policy=role.retry_policy.value,
+                max_retries=role.max_retries,
+                by_engine=alone and role.max_retries > 0,
+            )
+            index += 1
+
+
+def _has_network(cfg: Mapping[str, CfgVal], replicas: int) -> bool:
+    chosen = str(cfg.get("network") or "")
+    if not chosen:
+        raise InvalidRunConfigException(
+            f"network must be one of {', '.join(NETWORKS)} or a network's name: {chosen!r}", "network", cfg
+        )
+    return chosen == "app" and replicas >= _SEVERAL
+
+
+def _config(place: _Place, planned: Planned, dealer: GpuDealer) -> dict[str, object]:
+    role = place.app.get_role(planned.role)
+    values = macros.Values(
+        img_root="", app_id=place.app_id, replica_id=str(planned.replica), rank0_env=RANK0_ENV
+    )
+    rendered = values.apply(role)
+    argv = [rendered.entrypoint, *rendered.args]
+    exposed, bindings = ports(role, publishes=place.own_names)
+    config: dict[str, object] = {
+        "Image": role.image,
+        "Cmd": argv if place.cfg["shim"] == "none" else command(_settings(place, planned), argv),
+        "Env": [f"{name}={value}" for name, value in _environment(place, planned, rendered).items()],
+        "Labels": of_replica(place.session, place.app_id, planned.role, planned.replica, planned.index),
+        "ExposedPorts": exposed,
+        "HostConfig": {
+            "Init": True,
+            "NetworkMode": place.network_mode,
+            "Privileged": bool(place.cfg["privileged"]),
+            "RestartPolicy": _restart_policy(planned),
+            "PortBindings": bindings,
+            "LogConfig": _log_config(place.cfg),
+            "Mounts": [_data_mount(place), *mounts(role)],
+            "Devices": devices(role),
+            **limits(role, place.cfg, dealer),
+        },
+    }
+    if place.own_names:
+        config["Hostname"] = planned.container
+    if place.network:
+        names = {"Aliases": [alias(planned.role, planned.replica)]}
+        config["NetworkingConfig"] = {"EndpointsConfig": {place.network: names}}
+    return config
+
+
+def _settings(place: _Place, planned: Planned) -> ShimSettings:
+    return ShimSettings(
+        key=app_key(place.session, place.app_id),
+        index=planned.index,
+        engine_retries=planned.max_retries if planned.by_engine else 0,
+        max_retries=planned.max_retries,
+        grace_s=ceil(seconds(place.cfg, "grace_s") or 0),
+        watches_others=len(place.planned) >= _SEVERAL,
+        timeout_s=_whole(place.cfg, "timeout_s"),
+        deadline=_whole(place.cfg, "deadline"),
+        lease_s=_whole(place.cfg, "lease_s"),
+    )
+
+
+def _whole(cfg: Mapping[str, CfgVal], key: str) -> int | None:
+    value = seconds(cfg, key)
+    return None if value is None else ceil(value)
+
+
+def _environment(place: _Place, planned: Planned, role: Role) -> dict[str, str]:
+    """Return the variables; what the app sets itself counts most."""
+    cfg = place.cfg
+    patterns = cast("list[str] | None", cfg.get("copy_env")) or []
+    copied = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    return {
+        "PYTHONUNBUFFERED": "x",
+        **(_files(planned.index) if cfg["shim"] == "none" else {}),
+        **copied,
+        **(cast("dict[str, str] | None", cfg.get("env")) or {}),
+        **role.env,
+        RANK0_ENV: place.rank0,
+        "TORCHX_IMAGE": role.image,
+        "TINI_KILL_PROCESS_GROUP": "1",
+    }
+
+
+def _files(index: int) -> dict[str, str]:
+    """Return what the script would set."""
+    return {
+        "TORCHX_ATTEMPT": "0",
+        "TORCHX_REPORT_FILE": f"{REPORTS}/{index}.0",
+        "TORCHELASTIC_ERROR_FILE": f"{STATE}/error.{index}.0",
+    }
+
+
+def _restart_policy(planned: Planned) -> dict[str, object]:
+    if not planned.by_engine:
+        return {"Name": "no"}
+    return {"Name": "on-failure", "MaximumRetryCount": planned.max_retries}
+
+
+def _log_config(cfg: Mapping[str, CfgVal]) -> dict[str, object]:
+    """Return the log driver that keeps bytes as they are, whatever the engine's own default is.
+
+    Source: ``json-file`` replaces what is not UTF-8, and any character that lies on the border of 16 KiB;
+    ``local`` does not (seen on engine 20.10.24, which takes no size for "unbounded").
+    """
+    most_mb = count(cfg, "log_max_mb")
+    size = {"max-size": f"{_UNBOUNDED_MB}m", "max-file": "1"}
+    if most_mb:
+        size = {"max-size": f"{ceil(most_mb / 2)}m", "max-file": "2"}
+    return {"Type": "local", "Config": {**size, "compress": "false"}}
+
+
+def _data_mount(place: _Place) -> dict[str, object]:
+    return {
+        "Type": "volume",
+        "Source": app_name(place.session, place.app_id),
+        "Target": DATA,
+        "VolumeOptions": {"NoCopy": True},
+    }
+
+
+def masked(document: Json) -> dict[str, object]:
+    """Return the document with the values of variables that look secret replaced, at any depth."""
+    shown: dict[str, object] = {}
+    for key, value in document.items():
+        if key == "Env":
+            shown[key] = [_masked_pair(pair) for pair in cast("list[str] | None", value) or ()]
+        else:
+            shown[key] = masked(cast("Json", value)) if isinstance(value, Mapping) else value
+    return shown
+
+
+def _masked_pair(pair: str) -> str:
+    name, _, value = pair.partition("=")
+    return f"{name}={MASK if looks_secret(name) else value}"

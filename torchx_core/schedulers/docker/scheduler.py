@@ -1,0 +1,254 @@
+"""The Docker scheduler: replicas as containers of one engine, all state in the engine."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Mapping
+from threading import Lock
+from typing import ClassVar, cast
+
+from torchx_core.errors import (
+    AppNotTerminalError,
+    CorruptRecordError,
+    NewerRecordError,
+    UnknownAppException,
+)
+from torchx_core.schedulers import (
+    CancelOutcome,
+    Capabilities,
+    DescribeAppResponse,
+    Finding,
+    FollowOptions,
+    ListAppResponse,
+    Scheduler,
+)
+from torchx_core.schedulers.docker import records as store
+from torchx_core.schedulers.docker.attend import attend, containers_of
+from torchx_core.schedulers.docker.bells import Bells
+from torchx_core.schedulers.docker.cancelling import ask_to_end
+from torchx_core.schedulers.docker.client import Api, Container, Engine, Volume, each_at_once
+from torchx_core.schedulers.docker.diagnosis import diagnose
+from torchx_core.schedulers.docker.endpoint import find_endpoint
+from torchx_core.schedulers.docker.feed import DockerFeed
+from torchx_core.schedulers.docker.hardware import check_hardware
+from torchx_core.schedulers.docker.labels import APP, of_session
+from torchx_core.schedulers.docker.names import app_key
+from torchx_core.schedulers.docker.notes import Notes
+from torchx_core.schedulers.docker.options import check_grace, docker_run_opts
+from torchx_core.schedulers.docker.ownership import set_owner
+from torchx_core.schedulers.docker.records import Records
+from torchx_core.schedulers.docker.removing import debris, remove_everything
+from torchx_core.schedulers.docker.request import DockerRequest, masked, render
+from torchx_core.schedulers.docker.submit import submit
+from torchx_core.schedulers.docker.view import AppView, Phase, status, view_of
+from torchx_core.schedulers.docker.workspace import build_workspace, prune_workspaces, workspace_image
+from torchx_core.schedulers.ids import make_unique
+from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, Role, is_terminal, runopts
+
+__all__ = ["DockerScheduler"]
+
+
+class DockerScheduler(Scheduler[DockerRequest]):
+    """Runs each replica as a container of one Docker Engine.
+
+    All state lies in the engine (labels and names), so a handle works from any host that reaches it, and the
+    app survives its submitter. See ``submit`` for what a crash leaves at each point, ``shim`` for what holds
+    inside a container when nobody looks, ``attend`` for what whoever looks sees to.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        tail=True,
+        survives_submitter=True,
+        submit_once=True,
+        retries=True,
+        gang=True,
+        deadline=True,
+        lease=True,
+        mounts=True,
+        resource_limits=True,
+        reports=True,
+        workspaces=True,
+        cancelled_state=True,
+    )
+
+    def __init__(self, backend: str, session_name: str, *, docker_host: str | None = None) -> None:
+        """Do no I/O.
+
+        Args:
+            backend: The name under which it is registered.
+            session_name: Apps of one session are listed together.
+            docker_host: The engine; None for ``DOCKER_HOST`` or the Docker context.
+        """
+        super().__init__(backend, session_name)
+        self._docker_host = docker_host
+        self._lock = Lock()
+        self._engine: Engine | None = None
+        self._bells: Bells | None = None
+
+    def close(self) -> None:
+        """Close the connections to the engine."""
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def run_opts(self) -> runopts:
+        """Return the options."""
+        return docker_run_opts()
+
+    def _validate(self, app: AppDef) -> None:
+        check_hardware(app)
+
+    def workspace_image(self, role: Role, cfg: Mapping[str, CfgVal]) -> str:
+        """Return the name of the image that `build_workspace` makes."""
+        return workspace_image(role, cfg)
+
+    def build_workspace(self, role: Role, cfg: Mapping[str, CfgVal]) -> str:
+        """Build the image on the engine, and push it where ``image_repo`` says."""
+        return build_workspace(self._connected(), role, cfg)
+
+    def _submit_dryrun(
+        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None
+    ) -> AppDryRunInfo[DockerRequest]:
+        chosen = make_unique(app.name) if app_id is None else app_id
+        return AppDryRunInfo(render(app, cfg, app_id=chosen, session=self.session_name), str)
+
+    def schedule(self, dryrun_info: AppDryRunInfo[DockerRequest]) -> str:
+        """Create the app, or attach to the one that an equal request created."""
+        submit(self._connected(), dryrun_info.request)
+        return dryrun_info.request.app_id
+
+    def describe(self, app_id: str) -> DescribeAppResponse | None:
+        """Return what is known of the app, after doing what is due (a gang to stop, an end to write down)."""
+        view = attend(self._connected(), self.session_name, app_id)
+        return None if view is None else _description(view)
+
+    def describe_native(self, app_id: str) -> dict[str, object] | None:
+        """Return what ``docker inspect`` says of each container, by name, with secrets masked."""
+        engine = self._connected()
+        found = containers_of(engine, app_key(self.session_name, app_id))
+        return {c.name: masked(engine.inspect_fully(c.id)) for c in found} or None
+
+    def diagnose(self) -> builtins.list[Finding]:
+        """Look at the engine: whether it answers, and what it can do."""
+        return diagnose(self._connected)
+
+    def list(self) -> list[ListAppResponse]:
+        """Return the apps of the session, oldest first; a record that cannot be read is UNKNOWN.
+
+        Takes two requests, and some more for each app that has ended and that nobody has looked at since.
+        """
+        engine = self._connected()
+        apps = store.by_app(engine.volumes(of_session(self.session_name)))
+        containers = engine.containers(of_session(self.session_name))
+        rows = [self._row(app_id, volumes, containers) for app_id, volumes in apps.items()]
+        return sorted((row for row in rows if row), key=lambda row: (row.submitted_at or 0.0, row.app_id))
+
+    def _row(
+        self, app_id: str, volumes: builtins.list[Volume], containers: builtins.list[Container]
+    ) -> ListAppResponse | None:
+        try:
+            records = store.decode(volumes)
+            if records is None:
+                return None  # deleted while somebody wrote a record of it
+            state = self._state(records, [c for c in containers if c.labels.get(APP) == app_id])
+        except (CorruptRecordError, NewerRecordError):
+            return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN)
+        app = records.app
+        return ListAppResponse(app_id=app_id, state=state, name=app.app.name, submitted_at=app.submitted_at)
+
+    def _state(self, records: Records, containers: builtins.list[Container]) -> AppState:
+        view = view_of(records, containers, Notes(), {})
+        if not view.over and not view.in_phase(Phase.UP, Phase.AGAIN, Phase.CREATED):
+            view = attend(self._connected(), self.session_name, records.app.app_id) or view
+        return status(view).state
+
+    def cancel(
+        self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
+    ) -> CancelOutcome:
+        """Write the wish, have the engine stop every container, return.
+
+        Raises:
+            InvalidInputError: The grace period is no length of time.
+        """
+        check_grace(grace_s)
+        return ask_to_end(
+            self._connected(), self.session_name, app_id, grace_s=grace_s, reason=reason, if_owner=if_owner
+        )
+
+    def delete(self, app_id: str) -> None:
+        """Remove the containers, the network and the records of a terminal app."""
+        view = attend(self._connected(), self.session_name, app_id)
+        if view is None:
+            return
+        state = status(view).state
+        if not is_terminal(state):
+            raise AppNotTerminalError(self._handle(app_id), str(state), "delete")
+        remove_everything(self._connected(), view.app)
+
+    def prune(
+        self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
+    ) -> builtins.list[str]:
+        """Delete terminal apps as every scheduler does, and what nobody uses: workspaces, stray records."""
+        engine = self._connected()
+        doomed = super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
+        stray = debris(engine.volumes(of_session(self.session_name)))
+        each_at_once(lambda volume: engine.remove_volume(volume.name), stray)
+        prune_workspaces(engine)
+        return doomed
+
+    def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> DockerFeed:
+        """Open the app's event stream."""
+        app = self._records(app_id).app
+        engine = self._connected()
+        with self._lock:
+            if self._bells is None:
+                self._bells = Bells(engine.endpoint, engine.api.api_version, self.session_name)
+        return DockerFeed(engine, app, self._handle(app_id), cursor, options, self._bells)
+
+    def owner(self, app_id: str) -> str | None:
+        """Return the owner's token."""
+        return self._records(app_id).owner
+
+    def take_over(self, app_id: str, token: str, *, expected: str | None = None, force: bool = False) -> bool:
+        """Change the owner by compare-and-set."""
+        return set_owner(self._connected(), self._records(app_id), token, expected, force=force)
+
+    def _records(self, app_id: str) -> Records:
+        records = store.read(self._connected(), self.session_name, app_id)
+        if records is None:
+            raise UnknownAppException(self._handle(app_id))
+        return records
+
+    def _connected(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                self._engine = _connect(self._docker_host)
+            return self._engine
+
+    def _handle(self, app_id: str) -> str:
+        return f"{self.backend}://{self.session_name}/{app_id}"
+
+
+def _connect(docker_host: str | None) -> Engine:
+    from torchx_core.schedulers.docker.sdk import sdk_client  # the SDK: nobody pays for it before it is used
+
+    endpoint = find_endpoint(docker_host, os.environ)
+    return Engine(cast("Api", sdk_client(endpoint)), endpoint)
+
+
+def _description(view: AppView) -> DescribeAppResponse:
+    told, app = status(view), view.app.app
+    return DescribeAppResponse(
+        app_id=view.app.app_id,
+        state=told.state,
+        num_restarts=told.num_restarts,
+        msg=told.msg,
+        structured_error_msg=told.structured_error_msg,
+        metadata=app.metadata,
+        roles_statuses=told.roles,
+        roles=app.roles,
+        name=app.name,
+        result=told.result,
+    )

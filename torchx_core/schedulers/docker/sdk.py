@@ -1,0 +1,157 @@
+"""The Docker SDK's client, over connections of our own.
+
+The SDK's own way over ssh needs another package even to use the ``ssh`` program, and it verifies TLS in a way
+of its own; with one way to connect, what works for requests works for streams.
+"""
+
+from __future__ import annotations
+
+import socket
+from http.client import RemoteDisconnected
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from requests import PreparedRequest
+from requests.adapters import HTTPAdapter
+from requests.exceptions import RequestException, SSLError
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+
+from torchx_core.errors import SchedulerError
+from torchx_core.schedulers.docker.dial import SshTunnel, Tunnels, connect_tcp, connect_unix
+from torchx_core.schedulers.docker.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from urllib3.response import HTTPResponse
+
+__all__ = ["SdkClient", "sdk_client", "unreachable"]
+
+_CONNECT_S = 10.0
+_MOST_SSH = 6
+"""Connections at a time: a server lets ten (``MaxStartups``) knock at once, and we may not be alone."""
+
+
+class SdkClient(Protocol):
+    """The part of ``docker.APIClient`` that connections are about; its users cast it to theirs."""
+
+    def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
+        """Send what begins with the prefix through the adapter."""
+        ...
+
+    def version(self, *, api_version: bool) -> dict[str, object]:
+        """Ask the engine for its version, at an address with or without the version spoken."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+def sdk_client(endpoint: Endpoint, timeout_s: float = 60.0, connections: int = 10) -> SdkClient:
+    """Return a ``docker.APIClient`` that speaks the engine's version; makes one request.
+
+    Args:
+        endpoint: The engine.
+        timeout_s: How long it may be silent before a request fails.
+        connections: How many to keep for the next request. More can be used at once, except over ssh.
+
+    Raises:
+        SchedulerError: The engine does not answer.
+    """
+    probe = _client(endpoint, timeout_s, 1, "1.24")
+    try:
+        version = str(probe.version(api_version=False)["ApiVersion"])
+    except (OSError, RequestException) as err:
+        raise unreachable(endpoint, err) from err
+    finally:
+        probe.close()
+    return _client(endpoint, timeout_s, connections, version)
+
+
+def unreachable(endpoint: Endpoint, err: Exception) -> SchedulerError:
+    """Return the error for an engine that does not answer, told by the innermost cause."""
+    cause: BaseException = err
+    while inner := cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__):
+        cause = inner
+    hint, retryable = "is it running?", True
+    if isinstance(cause, PermissionError):
+        hint, retryable = "this user may not use its socket", False
+    elif isinstance(err, SSLError):
+        hint, retryable = "are these the TLS files for it?", False
+    return SchedulerError(
+        f"cannot reach the Docker engine at {endpoint}: {cause}; {hint}", retryable=retryable
+    )
+
+
+def _client(endpoint: Endpoint, timeout_s: float, connections: int, version: str) -> SdkClient:
+    docker = import_module("docker")
+    # A socket that is never opened: the adapter below takes its place.
+    client = cast("SdkClient", docker.APIClient("unix:///engine", version=version, timeout=timeout_s))
+    client.mount("http+docker://", _Adapter(endpoint, connections))
+    return client
+
+
+class _Adapter(HTTPAdapter):
+    """Sends every request to the one engine."""
+
+    def __init__(self, endpoint: Endpoint, connections: int) -> None:
+        super().__init__()
+        over_ssh = endpoint.parts.scheme == "ssh"
+        self._tunnels = Tunnels(endpoint)
+        self._pool = _Pool(
+            "localhost",
+            maxsize=min(connections, _MOST_SSH) if over_ssh else connections,
+            block=over_ssh,
+            endpoint=endpoint,
+            tunnels=self._tunnels,
+        )
+
+    def get_connection_with_tls_context(self, *_request: object, **_tls: object) -> HTTPConnectionPool:
+        return self._pool
+
+    def request_url(self, request: PreparedRequest, proxies: object) -> str:  # noqa: ARG002  # an engine has none
+        return request.path_url
+
+    def close(self) -> None:
+        self._pool.close()
+        self._tunnels.close()
+
+
+class _Connection(HTTPConnection):
+    """One connection to the engine."""
+
+    def __init__(self, host: str, *, endpoint: Endpoint, tunnels: Tunnels, **options: object) -> None:
+        super().__init__(host, timeout=cast("float | None", options.get("timeout")))
+        self._endpoint = endpoint
+        self._tunnels = tunnels
+        self._carrier: SshTunnel | None = None
+
+    def connect(self) -> None:
+        self.sock = self._dial()
+        self.sock.settimeout(self.timeout)
+
+    def _dial(self) -> socket.socket:
+        parts = self._endpoint.parts
+        match parts.scheme:
+            case "unix":
+                return connect_unix(parts.path, _CONNECT_S)
+            case "ssh":
+                self._carrier = self._tunnels.open(_CONNECT_S)
+                return self._carrier.socket
+            case _:
+                return connect_tcp(self._endpoint, _CONNECT_S)
+
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as in urllib3 itself
+        try:
+            return super().getresponse()
+        except (RemoteDisconnected, ConnectionError) as err:
+            if self._carrier is None:
+                raise
+            raise ConnectionError(self._carrier.failure() or str(err)) from None
+
+
+class _Pool(HTTPConnectionPool):
+    """The connections kept for the next request."""
+
+    # urllib3's protocol for it asks for constants that can be changed.
+    ConnectionCls = _Connection  # pyright: ignore[reportAssignmentType]

@@ -1,0 +1,136 @@
+"""What a stream says of an app, told from how it stands; pure.
+
+The more is known the longer the story gets, and its beginning stays: so the number of things said is a place
+in it, and whoever reads it later reads what was told live.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torchx_core.schedulers.docker.api import Json
+from torchx_core.schedulers.docker.notes import Attempt
+from torchx_core.schedulers.docker.records import Stop, load_stop
+from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView, exit_of, status
+from torchx_core.schedulers.events import ReplicaChanged, StateChanged
+from torchx_core.specs import AppState
+
+__all__ = ["app_story", "attempts_begun", "last_word", "replica_story"]
+
+
+def app_story(view: AppView) -> list[StateChanged]:
+    """Return the changes of the app's state, without its end."""
+    begun_at = view.records.begun_at
+    if begun_at is None or not any(_begun(view, replica) for replica in view.replicas):
+        return []
+    story = [StateChanged(state=AppState.RUNNING, time=begun_at)]
+    stop = _stop(view)
+    if stop is not None and stop.outcome == AppState.CANCELLED.name:
+        story.append(StateChanged(state=AppState.RUNNING, time=stop.time, msg=f"stopping: {stop.msg}"))
+    return story
+
+
+def last_word(view: AppView) -> StateChanged:
+    """Return the end of an app that is over."""
+    final = cast("Json", view.records.final)
+    told = status(view)
+    return StateChanged(state=told.state, time=cast("float", final["ended_at"]), msg=told.msg, status=told)
+
+
+def replica_story(view: AppView, replica: ReplicaView) -> list[ReplicaChanged]:
+    """Return starts and ends of the replica's attempts, in turn."""
+    if not view.app.has_shim:
+        return _story_without_journal(view, replica)
+    story: list[ReplicaChanged] = []
+    for attempt in replica.attempts:
+        story.append(_change(replica, attempt.number, AppState.RUNNING, attempt.started_at))
+        if _ended(view, replica, attempt):
+            story.append(_end(view, replica, attempt))
+    return story
+
+
+def attempts_begun(view: AppView, replica: ReplicaView) -> int:
+    """Return how many attempts are known to have begun."""
+    if replica.attempts:
+        return replica.attempts[-1].number + 1
+    return int(_begun(view, replica))
+
+
+def _begun(view: AppView, replica: ReplicaView) -> bool:
+    up = replica.phase in {Phase.UP, Phase.AGAIN}
+    return bool(replica.attempts) or (up and not view.app.has_shim)
+
+
+def _story_without_journal(view: AppView, replica: ReplicaView) -> list[ReplicaChanged]:
+    """Tell one start and one end: the engine does not know of the attempts between."""
+    if not _begun(view, replica):
+        return []
+    story = [_change(replica, 0, AppState.RUNNING, view.records.begun_at)]
+    last = replica.last
+    if last is not None and view.over:
+        story.append(_end(view, replica, last))
+    return story
+
+
+def _ended(view: AppView, replica: ReplicaView, attempt: Attempt) -> bool:
+    """Return whether it is settled how the attempt ended.
+
+    What the engine tells instead of the journal is settled when the app is over: the replica may be started
+    again, and then the engine knows of its new attempt only. Why an attempt was told to end is settled when
+    there is a record of it.
+    """
+    if attempt is not replica.attempts[-1] or view.over:
+        return True
+    if attempt.told and _stop(view) is None and not _restarted(view, replica, attempt):
+        return False
+    noted = view.notes.attempts.get(replica.planned.index, ())
+    return any(a.number == attempt.number and a.code is not None for a in noted)
+
+
+def _end(view: AppView, replica: ReplicaView, attempt: Attempt) -> ReplicaChanged:
+    exit_code, signal = exit_of(attempt.code)
+    later = next((a for a in replica.attempts if a.number > attempt.number), None)
+    ended_at = attempt.ended_at or (later.started_at if later else None) or attempt.started_at
+    return ReplicaChanged(
+        role=replica.planned.role,
+        replica=replica.planned.replica,
+        attempt=attempt.number,
+        state=_outcome(view, replica, attempt),
+        time=ended_at or 0.0,
+        exit_code=exit_code,
+        signal=signal,
+    )
+
+
+def _outcome(view: AppView, replica: ReplicaView, attempt: Attempt) -> AppState:
+    later = attempt is not replica.attempts[-1]
+    if attempt.told and (later or _restarted(view, replica, attempt) or _is_stopped(view, replica)):
+        return AppState.CANCELLED
+    return AppState.SUCCEEDED if attempt.code == 0 else AppState.FAILED
+
+
+def _restarted(view: AppView, replica: ReplicaView, attempt: Attempt) -> bool:
+    index, number = replica.planned.index, attempt.number + 1
+    return any(restart.targets.get(index) == number for restart in view.records.restarts)
+
+
+def _is_stopped(view: AppView, replica: ReplicaView) -> bool:
+    """Return whether the app's end is why the replica was told to end, not the other way round."""
+    stop, planned = _stop(view), replica.planned
+    return stop is not None and not stop.msg.startswith(f"{planned.role}/{planned.replica} failed")
+
+
+def _change(replica: ReplicaView, number: int, state: AppState, at: float | None) -> ReplicaChanged:
+    planned = replica.planned
+    return ReplicaChanged(
+        role=planned.role, replica=planned.replica, attempt=number, state=state, time=at or 0.0
+    )
+
+
+def _stop(view: AppView) -> Stop | None:
+    """Return what ended the app; a wish that came when it was over is none."""
+    final = view.records.final
+    if final is None:
+        return view.records.stop
+    stop = cast("Json | None", final.get("stop"))
+    return load_stop(stop) if stop else None

@@ -1,0 +1,347 @@
+"""How an app stands: its records, its containers and what they wrote, put together and told as a status.
+
+Pure: what was read is given, nothing is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from enum import Enum
+from signal import Signals
+from typing import cast
+
+from torchx_core.schedulers.docker.client import Container, Inspection, Json
+from torchx_core.schedulers.docker.labels import INDEX
+from torchx_core.schedulers.docker.notes import Attempt, Notes
+from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, dump_stop
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
+
+__all__ = [
+    "AppView",
+    "Phase",
+    "ReplicaView",
+    "dump_final",
+    "exit_of",
+    "replica_state",
+    "status",
+    "unexplained",
+    "view_of",
+    "why",
+]
+
+_SIGNAL_BASE, _SIGNALS = 128, 64
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+_NOT_BEGUN = (0, _SIGNAL_BASE + Signals.SIGTERM)
+"""How the script exits when the app is over, or when it was told to end, before the program began."""
+
+
+class Phase(Enum):
+    """Where a replica's container is."""
+
+    ABSENT = "absent"
+    CREATED = "created"
+    UP = "up"
+    AGAIN = "again"
+    """Between two attempts: the engine is about to start it again."""
+    DOWN = "down"
+
+
+_PHASES = {
+    "created": Phase.CREATED,
+    "running": Phase.UP,
+    "paused": Phase.UP,
+    "restarting": Phase.AGAIN,
+    "removing": Phase.ABSENT,
+    "exited": Phase.DOWN,
+    "dead": Phase.DOWN,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaView:
+    """One replica."""
+
+    planned: Planned
+    phase: Phase
+    container: str = ""
+    """Its id."""
+    attempts: tuple[Attempt, ...] = ()
+    """All that are known, oldest first."""
+
+    @property
+    def last(self) -> Attempt | None:
+        """The latest attempt, or None when it has not started yet."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def next_attempt(self) -> int:
+        """The number of the attempt after this one; one that never ran has not used up any."""
+        return self.last.number + 1 if self.last else 0
+
+    def is_to_start(self, restart: Restart) -> bool:
+        """Return whether the restart wants an attempt of it that has not begun."""
+        return restart.targets.get(self.planned.index, -1) >= self.next_attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppView:
+    """One app."""
+
+    records: Records
+    replicas: tuple[ReplicaView, ...]
+    notes: Notes
+
+    @property
+    def app(self) -> AppRecord:
+        """What was submitted."""
+        return self.records.app
+
+    @property
+    def over(self) -> bool:
+        """Whether the app has ended for good."""
+        return self.records.final is not None
+
+    def in_phase(self, *phases: Phase) -> list[ReplicaView]:
+        """Return the replicas in one of these phases."""
+        return [r for r in self.replicas if r.phase in phases]
+
+
+def view_of(
+    records: Records,
+    containers: Iterable[Container],
+    notes: Notes,
+    inspections: Mapping[int, Inspection],
+) -> AppView:
+    """Put together what was read.
+
+    Args:
+        records: The app's records.
+        containers: Its containers; none are needed once it is over.
+        notes: What they wrote.
+        inspections: By index, of those that have ended and whose journal does not tell how.
+    """
+    if records.final is not None:
+        return AppView(records=records, replicas=_from_final(records), notes=notes)
+    found = {c.labels.get(INDEX): c for c in containers}
+    replicas = tuple(
+        _replica(records, p, found.get(str(p.index)), notes, inspections.get(p.index))
+        for p in records.app.replicas
+    )
+    return AppView(records=records, replicas=replicas, notes=notes)
+
+
+def unexplained(containers: Iterable[Container], notes: Notes) -> Iterator[Container]:
+    """Yield the containers that have ended and whose journal does not tell how, or not everything."""
+    for container in containers:
+        if _PHASES.get(container.state) is not Phase.DOWN:
+            continue
+        attempts = notes.attempts.get(int(container.labels.get(INDEX, -1)))
+        if not attempts or attempts[-1].code in {None, _SIGNAL_BASE + Signals.SIGKILL}:
+            yield container
+
+
+def _replica(
+    records: Records,
+    planned: Planned,
+    container: Container | None,
+    notes: Notes,
+    inspection: Inspection | None,
+) -> ReplicaView:
+    if container is None:
+        return ReplicaView(planned=planned, phase=Phase.ABSENT)
+    phase = _PHASES.get(container.state, Phase.UP)
+    seen = ReplicaView(
+        planned=planned,
+        phase=phase,
+        container=container.id,
+        attempts=notes.attempts.get(planned.index, ()),
+    )
+    if inspection is None:
+        return seen
+    if inspection.running:
+        return replace(seen, phase=Phase.UP)  # it was started again after the list was made
+    return replace(seen, attempts=_explained(seen, inspection, records))
+
+
+def _explained(seen: ReplicaView, inspection: Inspection, records: Records) -> tuple[Attempt, ...]:
+    """Complete the last attempt by what the engine knows; make it up when there is no journal."""
+    attempts = seen.attempts
+    if not attempts:
+        if records.app.has_shim and inspection.exit_code in _NOT_BEGUN:
+            return ()  # the script has let no attempt begin
+        attempts = (Attempt(number=inspection.restarts, started_at=_time(inspection.started_at)),)
+    last = attempts[-1]
+    if last.code is None:
+        ended_at = _time(inspection.finished_at)
+        stop = records.stop
+        told = stop is not None and (records.app.has_shim or (ended_at or 0.0) >= stop.time)
+        told = told or any(seen.is_to_start(restart) for restart in records.restarts[-1:])
+        last = replace(last, code=inspection.exit_code, ended_at=ended_at, told=told)
+    return (*attempts[:-1], replace(last, oom=inspection.oom_killed))
+
+
+def _time(text: str) -> float | None:
+    """Read the engine's time, which has nine digits after the point; its zero is the year 1."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    if whole.startswith("0001-"):
+        return None
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
+
+
+def exit_of(code: int | None) -> tuple[int | None, str | None]:
+    """Return exit code and signal; a container says both in one number.
+
+    Example:
+        >>> exit_of(137), exit_of(255)
+        ((None, 'SIGKILL'), (255, None))
+    """
+    if code is None or not _SIGNAL_BASE < code <= _SIGNAL_BASE + _SIGNALS:
+        return code, None
+    try:
+        return None, Signals(code - _SIGNAL_BASE).name
+    except ValueError:
+        return code, None
+
+
+def why(view: AppView, replica: ReplicaView) -> str:
+    """Say how the replica failed, for example ``trainer/0 failed: killed by SIGKILL (out of memory)``."""
+    planned, last = replica.planned, replica.last
+    who = f"{planned.role}/{planned.replica} failed"
+    if replica.phase is Phase.ABSENT:
+        return f"{who}: its container was removed"
+    if last is None:
+        return f"{who}: its container ended before the program began"
+    code, signal = exit_of(last.code)
+    if signal is not None:
+        reason = _who_killed(last, view)
+        return f"{who}: killed by {signal}" + (f" ({reason})" if reason else "")
+    if code == _NOT_FOUND and view.app.has_shim and planned.index not in view.notes.attempts:
+        return f"{who}: the image has no /bin/sh; use shim=none"
+    entrypoint = view.app.app.get_role(planned.role).entrypoint
+    hint = {
+        _NOT_FOUND: f" (no program {entrypoint!r} in the image?)",
+        _NOT_EXECUTABLE: f" (may {entrypoint!r} be executed?)",
+    }.get(code or 0, "")
+    return f"{who}: exit code {code}{hint}"
+
+
+def _who_killed(last: Attempt, view: AppView) -> str:
+    if last.oom:
+        return "out of memory"
+    if view.records.stop is None and last.told:
+        return "from outside: the engine was stopped, or somebody stopped the container"
+    return ""
+
+
+def status(view: AppView) -> AppStatus:
+    """Return the app's status."""
+    if view.records.final is not None:
+        return AppStatus.from_json(cast("dict[str, object]", view.records.final["status"]))
+    return _status(view, _app_state(view), _msg(view), result=None, ended=False)
+
+
+def dump_final(view: AppView, outcome: str, msg: str, result: object, now: float) -> Json:
+    """Return the final record of an app that has ended."""
+    ends = [r.last.ended_at for r in view.replicas if r.last and r.last.ended_at]
+    records = view.records
+    return {
+        "status": _status(view, AppState[outcome], msg, result=result, ended=True).to_json(),
+        "attempts": [[asdict(a) for a in r.attempts] for r in view.replicas],
+        "ended_at": max(ends, default=records.stop.time if records.stop else now),
+        "begun": None if records.begun_at is None else {"time": records.begun_at},
+        "stop": dump_stop(records.stop) if records.stop else None,
+    }
+
+
+def _from_final(records: Records) -> tuple[ReplicaView, ...]:
+    final = cast("Json", records.final)
+    rows = cast("list[list[dict[str, object]]]", final["attempts"])
+    return tuple(
+        ReplicaView(planned=p, phase=Phase.DOWN, attempts=tuple(Attempt(**a) for a in row))  # type: ignore[arg-type]  # our own record
+        for p, row in zip(records.app.replicas, rows, strict=True)
+    )
+
+
+def _app_state(view: AppView) -> AppState:
+    if view.records.begun_at is None:
+        return AppState.SUBMITTED
+    if any(r.phase not in {Phase.CREATED, Phase.ABSENT} for r in view.replicas):
+        return AppState.RUNNING
+    return AppState.PENDING
+
+
+def _msg(view: AppView) -> str:
+    if view.records.stop is not None:
+        return f"stopping: {view.records.stop.msg}"
+    return ""
+
+
+def _status(view: AppView, state: AppState, msg: str, *, result: object, ended: bool) -> AppStatus:
+    roles: dict[str, RoleStatus] = {}
+    for replica in view.replicas:
+        role = roles.setdefault(replica.planned.role, RoleStatus(role=replica.planned.role, replicas=[]))
+        role.replicas.append(_replica_status(view, replica, ended=ended))
+    return AppStatus(
+        state=state,
+        num_restarts=_restarts(view),
+        msg=msg,
+        structured_error_msg=_first_error(view),
+        roles=list(roles.values()),
+        result=result,
+    )
+
+
+def _restarts(view: AppView) -> int:
+    """Count the times that something was started again: a scope that restarts together counts once."""
+    alone = sum(r.last.number for r in view.replicas if r.planned.by_engine and r.last)
+    return alone + len(view.records.restarts)
+
+
+def _replica_status(view: AppView, replica: ReplicaView, *, ended: bool) -> ReplicaStatus:
+    planned, last = replica.planned, replica.last or Attempt(number=0)
+    down = replica.phase is Phase.DOWN
+    exit_code, signal = exit_of(last.code) if down else (None, None)
+    return ReplicaStatus(
+        id=planned.replica,
+        state=replica_state(view, replica, ended=ended),
+        role=planned.role,
+        hostname=planned.container,
+        structured_error_msg=view.notes.errors.get((planned.index, last.number), NONE),
+        exit_code=exit_code,
+        signal=signal,
+        attempt=last.number,
+        started_at=last.started_at,
+        ended_at=last.ended_at if down else None,
+        msg="out of memory" if last.oom else "",
+    )
+
+
+def replica_state(view: AppView, replica: ReplicaView, *, ended: bool) -> AppState:
+    """Return the replica's state, of an app that has ended or one that goes on."""
+    last = replica.last
+    if replica.phase is Phase.UP and not ended:
+        return AppState.RUNNING
+    if replica.phase is not Phase.DOWN or last is None or last.code is None:
+        return AppState.CANCELLED if ended else AppState.PENDING
+    if last.told and view.records.stop is not None:
+        return AppState.CANCELLED
+    if not ended and _restarts_soon(view, replica):
+        return AppState.PENDING
+    return AppState.SUCCEEDED if last.code == 0 else AppState.FAILED
+
+
+def _restarts_soon(view: AppView, replica: ReplicaView) -> bool:
+    restarts = view.records.restarts
+    return bool(restarts) and replica.is_to_start(restarts[-1])
+
+
+def _first_error(view: AppView) -> str:
+    errors = view.notes.errors
+    failed = [
+        (r.last.ended_at or 0.0, errors[r.planned.index, r.last.number])
+        for r in view.replicas
+        if r.last and r.last.code and (r.planned.index, r.last.number) in errors
+    ]
+    return min(failed)[1] if failed else NONE
