@@ -5,12 +5,17 @@
 
 PYTHON ?= python3
 ENGINE ?= airflow
+SCHEDULER ?= local_cwd
 PYTEST_ARGS ?=
+PYTEST_WORKERS ?= 2
 BENCH_ARGS ?=
 
 BIN := .venv/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PROJECTS := pyproject.toml integrations/airflow/pyproject.toml integrations/prefect/pyproject.toml
+AIRFLOWS := 3.1 3.2
+AIRFLOW_TESTS := $(addprefix tests/airflow_torchx/,decorators hooks operators sensors triggers test_engine.py \
+  test_import_cost.py test_mistakes.py test_provider.py)
 PACKAGES := $(wildcard torchx_core integrations/airflow/airflow_torchx integrations/prefect/prefect_torchx)
 
 # Tools start the Python that is first on PATH (pyright, and the apps in the tests).
@@ -18,22 +23,28 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow check format bench install format-check lint types imports \
-        declared spelling docs wheels coverage constraints clean
+.PHONY: help demo test test-slow test-airflow-versions check format bench install format-check lint types imports \
+        declared spelling docs wheels coverage constraints clean docker-engine browser
 
 # --- what most people want ------------------------------------------------------------------------
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: .venv/demo-$(ENGINE).stamp ## train a model from a workflow engine; ENGINE=airflow
-	ENGINE=$(ENGINE) $(BIN)/python dags/demo.py
+demo: .venv/demo-$(ENGINE).stamp $(if $(filter local_docker,$(SCHEDULER)),docker-engine) ## train a model; ENGINE=airflow SCHEDULER=local_cwd
+	ENGINE=$(ENGINE) SCHEDULER=$(SCHEDULER) $(BIN)/python dags/demo.py
 
-test: .venv/dev.stamp ## run the tests, except those marked slow or torch
-	$(BIN)/pytest $(PYTEST_ARGS)
+test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
-test-slow: .venv/dev.stamp .venv/demo-airflow.stamp ## run the tests marked slow or torch
+test-slow: .venv/dev.stamp .venv/demo-airflow.stamp docker-engine browser ## run the tests marked slow or torch
 	$(BIN)/pytest -m "slow or torch" $(PYTEST_ARGS)
+
+test-airflow-versions: $(AIRFLOWS:%=.venv-airflow-%/dev.stamp) ## test the Airflow package with older Airflows
+	@for version in $(AIRFLOWS); do \
+	  echo "Airflow $$version"; \
+	  PATH=$(CURDIR)/.venv-airflow-$$version/bin:$$PATH python -m pytest -W ignore $(AIRFLOW_TESTS) $(PYTEST_ARGS) || exit 1; \
+	done
 
 check: format-check lint types imports declared spelling test docs wheels ## all that must pass
 
@@ -53,6 +64,12 @@ format-check: .venv/dev.stamp
 
 lint: .venv/dev.stamp ## ruff
 	$(BIN)/ruff check .
+
+docker-engine: ## install what the Docker tests need, on Debian as root
+	@tests/support/install_docker.sh
+
+browser: ## install what the tests of pages need, on Debian as root
+	@tests/support/install_chromium.sh
 
 types: .venv/dev.stamp ## mypy strict, pyright, and every public name typed
 	$(BIN)/mypy $(PACKAGES) $(wildcard tests dags benchmarks)
@@ -76,7 +93,7 @@ docs: .venv/dev.stamp ## build docs/_build/html; warnings are errors
 wheels: .venv/dev.stamp ## build the three wheels and try them away from the sources
 	tests/wheels/try_wheels.sh
 
-coverage: .venv/dev.stamp ## run the tests under coverage, subprocesses included
+coverage: .venv/dev.stamp docker-engine ## run the tests under coverage, subprocesses included
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
 	$(BIN)/coverage combine --quiet
@@ -86,9 +103,11 @@ coverage: .venv/dev.stamp ## run the tests under coverage, subprocesses included
 
 constraints: ## resolve the newest versions into constraints/dev.txt
 	constraints/resolve.sh
+	constraints/resolve_airflow.sh 3.1.8 2026-04-01
+	constraints/resolve_airflow.sh 3.2.2 2026-06-15
 
 clean: ## remove what make made
-	rm -rf .venv .venv-peer build dist docs/_build .coverage .coverage.*
+	rm -rf .venv .venv-peer .venv-airflow-* build dist docs/_build .coverage .coverage.*
 
 .venv/uv.stamp:
 	@constraints/make_venv.sh $(PYTHON) .venv
@@ -98,14 +117,21 @@ clean: ## remove what make made
 .venv/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/dev.txt
 	@echo "installing the project, its engines and its tools into .venv"
 	@$(UV) --constraint constraints/dev.txt --group test --group lint --group docs \
-	  --editable . --editable integrations/airflow --editable integrations/prefect
+	  --editable '.[cli,docker]' --editable integrations/airflow --editable integrations/prefect
 	@touch $@
 
 # PyTorch by pip: it also looks into the folders that its configuration names.
 .venv/demo-%.stamp: .venv/uv.stamp $(PROJECTS) constraints/dev.txt constraints/demo.txt
 	@echo "installing the project, $* and PyTorch into .venv"
-	@$(UV) --constraint constraints/dev.txt --editable . --editable integrations/$*
+	@$(UV) --constraint constraints/dev.txt --editable '.[docker]' --editable integrations/$*
 	@$(BIN)/python -m pip install -qq --constraint constraints/dev.txt --requirement constraints/demo.txt
+	@touch $@
+
+.venv-airflow-%/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/airflow-%.txt
+	@echo "installing the project and Airflow $* into .venv-airflow-$*"
+	@constraints/make_venv.sh $(PYTHON) .venv-airflow-$*
+	@$(BIN)/uv pip install --quiet --python .venv-airflow-$*/bin/python --constraint constraints/airflow-$*.txt \
+	  --group test-engine --editable . --editable integrations/airflow
 	@touch $@
 
 .venv-peer/peer.stamp: constraints/bench.txt

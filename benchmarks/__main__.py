@@ -6,10 +6,12 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
-from benchmarks.experiment import Experiment, Size
+from benchmarks.experiment import Experiment, SideName, Size
 from benchmarks.results import save
 from benchmarks.rounds import Outcome, pythons, run
 from benchmarks.summary import Line, summarise
@@ -26,14 +28,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     who = pythons(options.peer_python)
     outcomes: list[Outcome] = []
     lines: list[Line] = []
-    for experiment, size in _chosen(options.only, quick=options.quick):
-        outcome = run(experiment, size, who, _say)
-        outcomes.append(outcome)
-        lines += _lines(experiment, outcome)
+    for backend, chosen in groupby(_chosen(options.only, quick=options.quick), lambda one: one[0].backend):
+        with _prepared(backend, who) as present:
+            for experiment, size in chosen if present else ():
+                outcome = run(experiment, size, present, _say)
+                outcomes.append(outcome)
+                lines += _lines(experiment, outcome)
     _say("")
     print(table(lines))
     print(f"\nkept as {save('quick' if options.quick else 'full', lines, outcomes)}.json, .txt and .svg")
-    busiest = max(load for outcome in outcomes for load in outcome.loads)
+    busiest = max((load for outcome in outcomes for load in outcome.loads), default=0.0)
     if busiest > (os.cpu_count() or 1):
         print(f"the machine was busy: its load reached {busiest:.1f}; trust the ratios, or run it again")
     for outcome in outcomes:
@@ -58,6 +62,31 @@ def _chosen(only: Sequence[str] | None, *, quick: bool) -> list[tuple[Experiment
     wanted = [e for e in EXPERIMENTS if not only or e.name.startswith(tuple(only))]
     sizes = [(e, e.quick if quick else e.full) for e in wanted]
     return [(experiment, size) for experiment, size in sizes if size is not None]
+
+
+@contextmanager
+def _prepared(backend: str, who: Mapping[SideName, Path]) -> Iterator[Mapping[SideName, Path]]:
+    """Prepare the backend and yield who can be measured on it; workers inherit the environment."""
+    from benchmarks.engine import docker_engine, why_no_docker_operator, why_no_engine
+
+    if backend == "local":
+        yield who
+        return
+    reason = (backend == "airflow" and why_no_docker_operator()) or why_no_engine()
+    if reason:
+        print(f"no {'DockerOperator' if backend == 'airflow' else 'Docker'}: {reason}", file=sys.stderr)
+        yield _without_docker(who) if backend == "airflow" else {}
+    else:
+        _say("starting a Docker engine")
+        with docker_engine() as environment:
+            os.environ.update(environment)
+            yield who
+
+
+def _without_docker(who: Mapping[SideName, Path]) -> Mapping[SideName, Path]:
+    present = dict(who)
+    del present["cli"]
+    return present
 
 
 def _lines(experiment: Experiment, outcome: Outcome) -> list[Line]:

@@ -11,8 +11,11 @@ Samples = dict[str, list[float]]
 
 Params = Mapping[str, object]
 
-SideName = Literal["floor", "peer", "ours"]
+SideName = Literal["floor", "cli", "peer", "ours"]
 SIDES: tuple[SideName, ...] = ("floor", "peer", "ours")
+"""Those of most experiments."""
+ALL_SIDES: tuple[SideName, ...] = ("floor", "cli", "peer", "ours")
+"""Those of any; ``cli`` is the ``docker`` command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +25,8 @@ class Target:
     limit: float
     more: bool = False
     """At least the limit, rather than at most."""
-    times_floor: bool = False
-    """The limit counts floors, not units."""
+    times: SideName | None = None
+    """The limit counts this side's medians, not units."""
     always: bool = False
     """Every sample, not the median."""
 
@@ -38,9 +41,14 @@ def at_least(limit: float) -> Target:
     return Target(limit=limit, more=True)
 
 
-def at_most_floors(limit: float) -> Target:
-    """Return the target of a figure that is bound by the floor's in the same run."""
-    return Target(limit=limit, times_floor=True)
+def at_most_times(limit: float, side: SideName) -> Target:
+    """Return the target of a figure that is bound by another side's in the same run."""
+    return Target(limit=limit, times=side)
+
+
+def at_least_times(limit: float, side: SideName) -> Target:
+    """Return the target of a figure that should be as large as another side's in the same run."""
+    return Target(limit=limit, times=side, more=True)
 
 
 def none() -> Target:
@@ -80,3 +88,5 @@ class Experiment:
     """None: left out of a quick run."""
     full: Size | None
     """None: left out of a full run."""
+    backend: Literal["local", "docker", "airflow"] = "local"
+    """What the sides run jobs on."""

@@ -9,8 +9,8 @@ from html import escape
 from benchmarks.experiment import SideName
 from benchmarks.summary import Figure, Line
 
-_COLOURS: dict[SideName, str] = {"floor": "#8a8a8a", "peer": "#d95f02", "ours": "#1b6ca8"}
-_NAMES: dict[SideName, str] = {"floor": "floor", "peer": "TorchX", "ours": "ours"}
+_COLOURS: dict[SideName, str] = {"floor": "#8a8a8a", "cli": "#2a9d5c", "peer": "#d95f02", "ours": "#1b6ca8"}
+_NAMES: dict[SideName, str] = {"floor": "floor", "cli": "docker", "peer": "TorchX", "ours": "ours"}
 _LEFT, _WIDTH, _TOP, _STEP = 430, 560, 60, 24
 _DECADES = 3  # to each side of the target
 

@@ -94,4 +94,5 @@ def _reason(err: Exception) -> str:
 def pythons(peer: Path | None) -> dict[SideName, Path]:
     """Return who measures what: the peer has an interpreter of its own, or is left out."""
     ours = Path(sys.executable)
-    return {"floor": ours, "ours": ours} if peer is None else {"floor": ours, "peer": peer, "ours": ours}
+    own: dict[SideName, Path] = {"floor": ours, "cli": ours, "ours": ours}
+    return own if peer is None else {**own, "peer": peer}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.experiment import SIDES, Row, SideName, Target
+from benchmarks.experiment import ALL_SIDES, Row, SideName, Target
 
 Rounds = Mapping[SideName, Sequence[Sequence[float]]]
 """One metric's samples: per side, per round."""
@@ -42,7 +42,7 @@ def summarise(experiment: str, row: Row, rounds: Rounds) -> Line:
     """Return the row's line."""
     figures: dict[SideName, Figure] = {
         side: figure([value for some in rounds[side] for value in some])
-        for side in SIDES
+        for side in ALL_SIDES
         if any(rounds.get(side, ()))
     }
     limit = _limit(row.target, figures)
@@ -76,9 +76,9 @@ def quantile(samples: Sequence[float], q: float) -> float:
 def _limit(target: Target | None, figures: Mapping[SideName, Figure]) -> float | None:
     if target is None:
         return None
-    if not target.times_floor:
+    if target.times is None:
         return target.limit
-    return target.limit * figures["floor"].median if "floor" in figures else None
+    return target.limit * figures[target.times].median if target.times in figures else None
 
 
 def _meets(ours: Figure, limit: float, target: Target) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.experiment import SIDES
+from benchmarks.experiment import ALL_SIDES
 from benchmarks.summary import Figure, Line
 
-_HEADS = ("", "unit", "floor", "TorchX", "ours", "ours/floor", "ours/TorchX", "target", "")
+_HEADS = ("", "unit", "floor", "docker", "TorchX", "ours", "ours/floor", "ours/TorchX", "target", "")
 _TEXTS = 2
 """Columns of words come first, and start on the left."""
 _DIGITS = 3
@@ -28,7 +28,7 @@ def _join(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _cells(line: Line) -> tuple[str, ...]:
-    figures = [_figure(line.figures.get(side)) for side in SIDES]
+    figures = [_figure(line.figures.get(side)) for side in ALL_SIDES]
     ratios = [_figure(ratio, "x") for ratio in (line.to_floor, line.to_peer)]
     return (line.row.what, line.row.unit, *figures, *ratios, *_verdict(line))
 

@@ -20,7 +20,10 @@ from benchmarks.workloads import EXPERIMENTS
 def main(side_name: SideName, name: str, params: Params, folder: Path) -> None:
     """Warm up, measure, print."""
     experiment = _find(name)
-    side = cast("Side[object]", import_module(f"benchmarks.sides.{side_name}").create(folder))
+    module = (
+        "benchmarks.sides" + {"local": "", "docker": ".docker", "airflow": ".airflow"}[experiment.backend]
+    )
+    side = cast("Side[object]", import_module(f"{module}.{side_name}").create(folder))
     try:
         side.wait(side.submit(["true"]))
         samples = experiment.measure(side, folder, **params)

@@ -1,7 +1,8 @@
 """Run ``train_digits`` once in a throw-away Airflow and say what came of it: ``make demo``.
 
 Usage: ``python demo.py [FOLDER]``. Model and logs stay in FOLDER, by default one of its own per run under
-``build/demo``; Airflow's own files do not.
+``build/demo``; Airflow's own files do not. With ``SCHEDULER=local_docker`` in the environment it runs in
+containers, of the Docker engine that ``docker`` would use or of one that is started for it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 DAGS = Path(__file__).resolve().parent
+SCHEDULERS = ("local_cwd", "local_docker")
 BLOCKS = " ▁▂▃▄▅▆▇█"
 PLOT_ROWS = 5
 
@@ -27,9 +31,13 @@ def main() -> int:
     if engine != "airflow":
         print(f"unknown engine {engine!r}; known: airflow", file=sys.stderr)
         return 2
+    scheduler = os.environ.get("SCHEDULER", "local_cwd")
+    if scheduler not in SCHEDULERS:
+        print(f"unknown scheduler {scheduler!r}; known: {', '.join(SCHEDULERS)}", file=sys.stderr)
+        return 2
     folder = _folder()
-    with tempfile.TemporaryDirectory(prefix="demo-airflow-") as home:
-        exit_code = _run_dag(Path(home), folder)
+    with tempfile.TemporaryDirectory(prefix="demo-airflow-") as home, _backend(scheduler) as environment:
+        exit_code = _run_dag(Path(home), folder, environment)
     if exit_code == 0:
         _show(next(folder.glob("*/report.json")))
     else:
@@ -45,10 +53,22 @@ def _folder() -> Path:
     return folder
 
 
-def _run_dag(home: Path, folder: Path) -> int:
+@contextmanager
+def _backend(scheduler: str) -> Iterator[dict[str, str]]:
+    """Prepare what the scheduler needs; yield the environment that it is found by."""
+    if scheduler == "local_cwd":
+        yield {}
+        return
+    docker = import_module("demo_docker")  # beside this script; it needs the Docker SDK
+    with docker.docker_engine("torchx-demo") as url:
+        yield {"DOCKER_HOST": url}
+
+
+def _run_dag(home: Path, folder: Path, environment: dict[str, str]) -> int:
     """Make a database, run the DAG with Airflow's own ``dags test``, and return the exit code."""
     env = {
         **os.environ,
+        **environment,
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -86,7 +106,8 @@ def _show(report_file: Path) -> None:
     print(f"loss      {losses[0]:.3f} -> {losses[-1]:.3f} in {len(losses)} epochs")
     print("\n".join(f"          {row}" for row in plot(losses)))
     print(f"model     {report['model']}")
-    print(f"logs      {report['logs']}")
+    if "logs" in report:
+        print(f"logs      {report['logs']}")
 
 
 def plot(values: Sequence[float], rows: int = PLOT_ROWS) -> list[str]:

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from benchmarks.experiment import Experiment
-from benchmarks.workloads import apps, imports, latency, many_logs, reading, replicas, waiting, writers
+from benchmarks.workloads import (
+    airflow_tasks,
+    apps,
+    containers,
+    imports,
+    latency,
+    many_logs,
+    reading,
+    replicas,
+    waiting,
+    writers,
+)
 
 __all__ = ["EXPERIMENTS"]
 
@@ -16,4 +27,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *many_logs.EXPERIMENTS,
     *writers.EXPERIMENTS,
     *apps.EXPERIMENTS,
+    *containers.EXPERIMENTS,
+    *airflow_tasks.EXPERIMENTS,
 )

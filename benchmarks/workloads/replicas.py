@@ -15,7 +15,7 @@ from benchmarks.experiment import (
     Size,
     Target,
     at_most,
-    at_most_floors,
+    at_most_times,
 )
 from benchmarks.programs import when_up
 from benchmarks.sides.side import J, Side
@@ -56,7 +56,7 @@ def _is_cancelled(side: Side[J], folder: Path, replicas: int) -> dict[str, float
         return {"up_ms": up_ms, "status_ms": status_ms, "cancel_ms": ms_since(start)}
 
 
-_HANDLE_TARGETS: dict[int, Target] = {1: at_most(25), 100: at_most_floors(1.5)}
+_HANDLE_TARGETS: dict[int, Target] = {1: at_most(25), 100: at_most_times(1.5, "floor")}
 _CANCEL_TARGETS: dict[int, Target] = {10: at_most(25)}
 
 

@@ -40,6 +40,11 @@ def memory() -> Memory:
     return Memory(sum(r.pss_mb for r in readings), sum(r.private_mb for r in readings))
 
 
+def own_memory_mb() -> float:
+    """Read what is this process's alone, in MB."""
+    return _memory("self").private_mb
+
+
 def raise_file_limit() -> None:
     """Let this process open as many files as it may."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

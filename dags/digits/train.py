@@ -43,9 +43,10 @@ def _arguments() -> argparse.Namespace:
 
 def _join(rank: int, replicas: int, rendezvous: Path) -> None:
     """Meet the other replicas through a file: no port to choose, so none that is taken."""
-    # All replicas are on this host. Without this, gloo asks for the host name's address, which a laptop or
-    # a container often cannot resolve.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+    # Where all replicas are on this host, gloo would ask for the address of its name, which a laptop often
+    # cannot resolve. In containers each has an address of its own.
+    if os.environ.get("TORCHX_RANK0_HOST", "localhost") == "localhost":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=replicas)

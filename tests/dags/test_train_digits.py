@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from docker_engine import why_no_engine
 
 DAGS = Path(__file__).parents[2] / "dags"
 EPOCHS = 20
@@ -74,6 +75,31 @@ def test_the_demo_trains_a_model(tmp_path: Path) -> None:
     assert [row[0] for row in words[-2:]] == ["model", "logs"]
     assert Path(words[-2][1]).is_file()
     assert list(Path(words[-1][1]).rglob("combined.log"))
+
+
+def test_a_scheduler_that_is_not_there_is_named() -> None:
+    """With the ones that are."""
+    shown = _run(str(DAGS / "demo.py"), SCHEDULER="local_dokcer")
+    assert (shown.returncode, shown.stdout) == (
+        2,
+        "unknown scheduler 'local_dokcer'; known: local_cwd, local_docker\n",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(why_no_engine() is not None, reason=str(why_no_engine()))
+def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
+    """The same DAG on a Docker engine: the replicas meet over the app's network, the model is left here."""
+    demo = _run(str(DAGS / "demo.py"), str(tmp_path), SCHEDULER="local_docker", DOCKER_HOST="/no/engine.sock")
+    assert demo.returncode == 0, demo.stdout
+    for replica in range(2):
+        epochs = re.findall(rf"\[train/{replica}\] epoch (\d+)/{EPOCHS} loss [\d.]+", demo.stdout)
+        assert list(map(int, epochs)) == list(range(1, EPOCHS + 1))
+    assert re.findall(r"^accuracy  9\d", demo.stdout, re.MULTILINE)
+    assert len(list(tmp_path.glob("*/model.pt"))) == 1
 
 
 @pytest.mark.slow
