@@ -102,12 +102,16 @@ def task(tmp_path: Path) -> Iterator[Task]:
 
 
 @pytest.mark.parametrize(
-    ("state", "shown"), [("failed", "failed"), ("restarting", "restarting"), (None, "deleted")]
+    ("state", "reason"),
+    [
+        ("failed", "cancelled by user action in Airflow: the task instance is failed"),
+        ("restarting", "cancelled because the Airflow task was cleared"),
+        (None, "cancelled by user action in Airflow: the task instance is deleted"),
+    ],
 )
-def test_a_users_act_cancels_with_its_reason(task: Task, state: str | None, shown: str) -> None:
+def test_a_users_act_cancels_with_its_reason(task: Task, state: str | None, reason: str) -> None:
     """The app ends CANCELLED, and both sides say who wanted it."""
     task.killed, task.state = True, state
-    reason = f"cancelled by user action in Airflow: the task instance is {shown}"
     with pytest.raises(AirflowException, match=reason):
         task.follow()
     assert (task.status().state, task.status().msg) == (AppState.CANCELLED, reason)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from local_apps import app_of
+from local_apps import app_of, python
 from task_tries import make_try
 
 from airflow_torchx._hold import Hold, LostAppError, OvertakenError
@@ -203,6 +204,29 @@ def test_a_crash_on_the_way_never_makes_two_apps(
     assert bench.run(_echo("a", "b"), number=2) is AppState.SUCCEEDED
     assert bench.screen.lines == ["a", "b"]
     assert len(bench.apps()) == 1
+
+
+DIES_WHILE_IT_SUBMITS = """
+import os, signal, sys
+from torchx_core import AppDef, Role, get_runner
+from torchx_core.schedulers.local import launch
+launch._spawn = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
+role = Role(name="r", image="", entrypoint="printf", args=["%s\\\\n", "a"])
+get_runner("s").run(AppDef("app", [role]), "local_cwd", app_id=sys.argv[1])
+"""
+
+
+def test_a_submit_that_died_half_way_is_finished(bench: Bench, tmp_path: Path) -> None:
+    """The app that a dying try has registered, but not started, is the one that runs."""
+    with pytest.raises(Crash):
+        bench.run(replace(_echo("a"), crash_before=Crash()))
+    app_id = bench.memory.record.handle.rpartition("/")[2]
+    with python(tmp_path / "state", DIES_WHILE_IT_SUBMITS, app_id) as dying:
+        assert dying.wait(60) == -signal.SIGKILL
+
+    assert bench.run(_echo("a"), number=2) is AppState.SUCCEEDED
+    assert list(bench.apps()) == [bench.memory.record.handle]
+    assert bench.memory.record.attempt == 0
 
 
 def test_a_retry_goes_on_with_the_log(bench: Bench, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_failure_shows_the_last_lines_of_the_first_replica_to_fail() -> None:
     log.write(_lines("stopping", replica=1))
     said.clear()
 
-    log.show_failure(_failed(0, 1))
+    log.show_end(_failed(0, 1))
 
     old = [f"old {i}" for i in range(1, TAIL_LINES)]
     assert said == [("error", "\n".join(["the last 50 lines of r/0:", *old, "bad input"]))]
@@ -87,8 +87,42 @@ def test_a_failure_shows_the_last_lines_of_the_first_replica_to_fail() -> None:
 def test_a_silent_failure_shows_no__lines() -> None:
     """An app that wrote nothing adds nothing to its failure."""
     said: list[str] = []
-    AppLog(lambda _level, message, _time: said.append(message)).show_failure(_failed(0))
+    AppLog(lambda _level, message, _time: said.append(message)).show_end(_failed(0))
     assert said == []
+
+
+def test_levels_are_the_apps_own() -> None:
+    """A line that says that it is an error is one in the task's log, and stands in its place."""
+    found = [(record.level, record.message) for record in records(_lines("a", "ERROR: b", "c"))]
+    assert found == [("info", "[r/1] a"), ("error", "[r/1] ERROR: b"), ("info", "[r/1] c")]
+
+
+def test_a_line_that_folds_stands_alone() -> None:
+    """The web UI hides the whole record that such a mark is in."""
+    messages = [record.message for record in records(_lines("a", "::endgroup::", "b", "c"))]
+    assert messages == ["[r/1] a", "[r/1] ::endgroup::", "[r/1] b\n[r/1] c"]
+
+
+def test_a_log_has_a_limit() -> None:
+    """Beyond it lines are counted; at the end the log says how many, where they are, and shows the last."""
+    said: list[str] = []
+    log = AppLog(lambda _level, message, _time: said.append(message), limit_bytes=10)
+    log.write(_lines("12345678", "9"))
+    log.write(_lines("left out"))
+    log.write(_lines("also", "the last"))
+    status = AppStatus(
+        state=AppState.SUCCEEDED,
+        roles=[RoleStatus("r", [ReplicaStatus(1, AppState.SUCCEEDED, "r", "h", log_dir="/logs/r/1")])],
+    )
+    log.show_end(status)
+    assert said[0] == "[r/1] 12345678\n[r/1] 9"
+    assert said[2] == "3 lines were left out; the whole log is in /logs/r/1"
+    assert said[3:] == [
+        "::group::The end of r/1",
+        "the last 5 lines of r/1:\n12345678\n9\nleft out\nalso\nthe last",
+        "::endgroup::",
+    ]
+    assert "limit" in said[1]
 
 
 def _failed(*replicas: int) -> AppStatus:

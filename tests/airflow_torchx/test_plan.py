@@ -3,7 +3,17 @@ from __future__ import annotations
 import pytest
 from task_tries import make_record, make_try
 
-from airflow_torchx._plan import Finding, OnWorkerShutdown, Standing, Verdict, find, judge_kill, stand
+from airflow_torchx._plan import (
+    Finding,
+    OnWorkerShutdown,
+    Standing,
+    Verdict,
+    find,
+    judge_kill,
+    reason_of_user,
+    reason_of_worker,
+    stand,
+)
 from airflow_torchx._record import Record
 from torchx_core.specs import AppState
 
@@ -52,7 +62,6 @@ def test_what_a_user_does_cancels(state: str | None, policy: OnWorkerShutdown) -
     assert judge_kill(state, policy, is_last_try=False) is Verdict.CANCEL
 
 
-@pytest.mark.parametrize("state", ["running", "up_for_retry", "scheduled", "queued"])
 @pytest.mark.parametrize(
     ("policy", "is_last_try", "verdict"),
     [
@@ -63,7 +72,32 @@ def test_what_a_user_does_cancels(state: str | None, policy: OnWorkerShutdown) -
     ],
 )
 def test_infrastructure_detaches_while_a_retry_remains(
-    state: str, policy: OnWorkerShutdown, verdict: Verdict, *, is_last_try: bool
+    policy: OnWorkerShutdown, verdict: Verdict, *, is_last_try: bool
 ) -> None:
     """A worker that shuts down leaves the app to the next try, if there is one and the user wants it so."""
-    assert judge_kill(state, policy, is_last_try=is_last_try) is verdict
+    assert judge_kill("running", policy, is_last_try=is_last_try) is verdict
+
+
+@pytest.mark.parametrize("state", ["no_status", "up_for_retry", "scheduled", "queued", "deferred"])
+@pytest.mark.parametrize(("policy", "verdict"), [("detach", Verdict.DETACH), ("cancel", Verdict.CANCEL)])
+def test_a_try_that_airflow_gave_up_leaves_the_app_to_the_next(
+    state: str, policy: OnWorkerShutdown, verdict: Verdict
+) -> None:
+    """A scheduler that was restarted resets even a task without retries: another try comes in any case."""
+    assert judge_kill(state, policy, is_last_try=True) is verdict
+
+
+@pytest.mark.parametrize(
+    ("state", "worker", "user"),
+    [
+        ("running", "the Airflow worker shut down", "the Airflow task was cleared"),
+        ("no_status", "the Airflow worker shut down", "the Airflow task was cleared"),
+        ("restarting", "the Airflow task was cleared", "the Airflow task was cleared"),
+        ("failed", "the task instance is failed", "the task instance is failed"),
+        (None, "the task instance is deleted", "the task instance is deleted"),
+    ],
+)
+def test_the_reason_says_who_wanted_it(state: str | None, worker: str, user: str) -> None:
+    """What stands in a cancelled app's status is what happened to the task."""
+    assert reason_of_worker(state).endswith(worker)
+    assert reason_of_user(state).endswith(user)

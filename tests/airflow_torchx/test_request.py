@@ -4,7 +4,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from airflow_torchx._request import AppRequest, Cfg, check, has_template, make_app, make_cfg, to_document
+from airflow_torchx._cfg import Cfg, make_cfg
+from airflow_torchx._request import (
+    AppRequest,
+    check_app,
+    check_target,
+    has_template,
+    make_app,
+    to_document,
+)
+from airflow_torchx._target import Target
 from torchx_core.errors import InvalidAppError, UnknownSchedulerException
 from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, InvalidRunConfigException, Role, runopts
@@ -58,20 +67,20 @@ def test_a_users_role_class_survives_rendering() -> None:
 def test_what_is_no_app_is_refused_at_parse(app: object) -> None:
     """A DAG with something else in the app's place does not import."""
     with pytest.raises(InvalidAppError):
-        check(to_document(app), app, "local_cwd", None)
+        check_app(to_document(app), app)
 
 
 def test_a_wrong_field_is_refused_although_another_is_a_template() -> None:
     """A template in one place does not hide a mistake in another."""
     wrong = _document(num_replicas="two", args=["{{ ds }}"])
     with pytest.raises(InvalidAppError, match=r"roles\[0\].num_replicas: must be an integer: 'two'"):
-        check(wrong, wrong, "local_cwd", None)
+        check_app(wrong, wrong)
 
 
 def test_a_templated_field_is_checked_when_it_is_rendered() -> None:
     """What a template will give cannot be wrong yet."""
     templated = _document(num_replicas="{{ params.n }}")
-    check(templated, templated, "local_cwd", None)
+    check_app(templated, templated)
     with pytest.raises(InvalidAppError, match="num_replicas"):
         make_app(_document(num_replicas="two"), templated)
 
@@ -80,13 +89,13 @@ def test_a_templated_field_is_checked_when_it_is_rendered() -> None:
 def test_wrong_options_are_refused_at_parse(cfg: Cfg) -> None:
     """An unknown option, or a value of the wrong type, does not wait for the task to run."""
     with pytest.raises(InvalidRunConfigException, match="grace"):
-        check(_document(), None, "local_cwd", cfg)
+        check_target("local_cwd", cfg)
 
 
 def test_an_unknown_scheduler_is_refused_at_parse() -> None:
     """With the name that was probably meant."""
     with pytest.raises(UnknownSchedulerException, match="did you mean 'local_cwd'"):
-        check(_document(), None, "local_cdw", None)
+        check_target("local_cdw", None)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +104,7 @@ def test_an_unknown_scheduler_is_refused_at_parse() -> None:
 )
 def test_templates_wait(scheduler: str, cfg: Cfg) -> None:
     """What depends on a template is not judged at parse."""
-    check(_document(), None, scheduler, cfg)
+    check_target(scheduler, cfg)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +143,9 @@ def test_rendered_options_get_their_types() -> None:
 def test_lease_and_deadline_are_added_where_the_user_set_none() -> None:
     """The operator's defaults never replace what the user wrote."""
     with get_runner() as runner:
-        added = AppRequest.make(runner, APP, "local_cwd", "grace_s=1", lease_s=60.0, deadline=9e9)
-        kept = AppRequest.make(runner, APP, "local_cwd", {"lease_s": 5.0}, lease_s=60.0, deadline=None)
+        some = Target(cfgs=("grace_s=1",))
+        added = AppRequest.make(runner, APP, some, lease_s=60.0, deadline=9e9)
+        own = Target(cfgs=({"lease_s": 5.0},))
+        kept = AppRequest.make(runner, APP, own, lease_s=60.0, deadline=None)
     assert (added.lease_s, added.cfg["deadline"], added.cfg["grace_s"]) == (60.0, 9e9, 1.0)
     assert (kept.lease_s, kept.cfg["deadline"]) == (5.0, None)

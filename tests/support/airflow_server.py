@@ -13,19 +13,28 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import psutil
 from airflow_dags import PROLOGUE, SETTINGS
 
 from torchx_core.testing import wait_until
 
 __all__ = ["AirflowServer", "Task"]
 
-START_TIMEOUT_S = 90.0
-STOP_TIMEOUT_S = 20.0
-RUN_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 10.0
+RUN_TIMEOUT_S = 120.0
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    "api-server": ("--workers", "1"),
+    "scheduler": (),
+    "dag-processor": (),
+    "triggerer": (),
+}
+ANOTHER = "another "
 
 
 class Task(NamedTuple):
@@ -35,9 +44,14 @@ class Task(NamedTuple):
     run_id: str
 
     @property
+    def run_path(self) -> str:
+        """Where the API has its run."""
+        return f"/api/v2/dags/{self.dag_id}/dagRuns/{quote(self.run_id)}"
+
+    @property
     def path(self) -> str:
         """Where the API has it."""
-        return f"/api/v2/dags/{self.dag_id}/dagRuns/{quote(self.run_id)}/taskInstances/t"
+        return f"{self.run_path}/taskInstances/t"
 
 
 class AirflowServer:
@@ -45,11 +59,12 @@ class AirflowServer:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._pids: list[int] = []
+        self._pids: dict[str, int] = {}
+        self._orphans: list[psutil.Process] = []
         self._token = ""
         self.state_dir = home / "state"
         port = _free_port()
-        self._url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}"
         self._env = {
             **os.environ,
             **SETTINGS,
@@ -58,13 +73,21 @@ class AirflowServer:
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self._url}/execution/",
-            "AIRFLOW__API__BASE_URL": self._url,
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(port),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port()),
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
             "AIRFLOW__API__SECRET_KEY": secrets.token_hex(16),
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "15",
+            "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+            "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "2",
+            "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
+            "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
             "TORCHX_STATE_DIR": str(self.state_dir),
         }
@@ -75,40 +98,104 @@ class AirflowServer:
         folder.mkdir(parents=True)
         (folder / "dags.py").write_text(PROLOGUE + dags)
         subprocess.run(self._command("db", "migrate"), env=self._env, check=True, capture_output=True)
-        for component in (("api-server", "--workers", "1"), ("scheduler",), ("dag-processor",)):
-            self._pids.append(self._start(*component))
+        for component in COMPONENTS:
+            self._pids[component] = self._start(component)
         wait_until(self._is_healthy, START_TIMEOUT_S)
         self._token = self._call("GET", "/auth/token")["access_token"]
+
+    @contextlib.contextmanager
+    def edited(self, edits: dict[str, str]) -> Iterator[None]:
+        """Replace these texts in the file of DAGs for a while."""
+        file = self._home / "dags" / "dags.py"
+        before = after = file.read_text()
+        for old, new in edits.items():
+            assert old in before
+            after = after.replace(old, new)
+        file.write_text(after)
+        try:
+            yield
+        finally:
+            file.write_text(before)
 
     def _command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "airflow", *args]
 
-    def _start(self, *args: str) -> int:
+    def _start(self, component: str) -> int:
         """Start a component that is nobody's child: it outlives the test that happens to start it."""
         shell = 'log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!'
-        log = self._home / f"{args[0]}.log"
-        command = ["sh", "-c", shell, "sh", str(log), *self._command(*args)]
+        log = self._home / f"{component}.{len(list(self._home.glob('*.log')))}.log"
+        command = ["sh", "-c", shell, "sh", str(log), *self._command(component, *COMPONENTS[component])]
         started = subprocess.run(command, env=self._env, check=True, stdout=subprocess.PIPE, text=True)
         return int(started.stdout)
 
     def stop(self) -> None:
         """End all components."""
         for signum in (signal.SIGTERM, signal.SIGKILL):
-            for pid in self._pids:
+            for pid in self._pids.values():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signum)
-            self._pids = [pid for pid in self._pids if not ends(pid, STOP_TIMEOUT_S)]
+            self._pids = {name: pid for name, pid in self._pids.items() if not ends(pid, STOP_TIMEOUT_S)}
+        self._end_orphans()
+
+    def pid_of(self, component: str) -> int:
+        """Return the process id of a component."""
+        return self._pids[component]
+
+    def end(self, component: str, signum: signal.Signals) -> None:
+        """End a component, but not the processes that it has started; with SIGKILL if it takes its time."""
+        pid = self._pids[component]
+        self._orphans += psutil.Process(pid).children(recursive=True)
+        for each in (signum, signal.SIGKILL):
+            os.kill(pid, each)
+            if ends(pid, STOP_TIMEOUT_S):
+                return
+
+    def start_again(self, component: str) -> None:
+        """Start a component that the test has ended, and wait until it works."""
+        self._pids[component] = self._start(component)
+        wait_until(self._is_healthy, START_TIMEOUT_S)
+
+    def start_another(self, component: str) -> None:
+        """Start one more of a component."""
+        self._pids[ANOTHER + component] = self._start(component)
+
+    def signal(self, component: str, signum: signal.Signals) -> None:
+        """Send a signal to all processes of a component."""
+        process = psutil.Process(self._pids[component])
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.send_signal(signum)
+
+    def restore(self) -> None:
+        """Bring back what a test has taken away, and end what it has added."""
+        for component in self._pids:
+            self.signal(component, signal.SIGCONT)
+        for component in [each for each in self._pids if each.startswith(ANOTHER)]:
+            self.end(component, signal.SIGTERM)
+            del self._pids[component]
+        self._end_orphans()
+        for component, pid in self._pids.items():
+            if ends(pid, 0):
+                self.start_again(component)
+
+    def _end_orphans(self) -> None:
+        for process in self._orphans:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._orphans.clear()
 
     def _is_healthy(self) -> bool:
         with contextlib.suppress(OSError):
             health = self._call("GET", "/api/v2/monitor/health")
-            return all(health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor"))
+            return all(
+                health[part]["status"] == "healthy" for part in ("scheduler", "dag_processor", "triggerer")
+            )
         return False
 
     def _call(self, method: str, path: str, body: dict[str, object] | None = None) -> Any:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._url + path, data, headers, method=method)  # noqa: S310  (our own)
+        request = urllib.request.Request(self.url + path, data, headers, method=method)  # noqa: S310  (our own)
         with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
             return json.load(response)
 
@@ -125,20 +212,37 @@ class AirflowServer:
 
         return wait_until(call, RUN_TIMEOUT_S)[0]
 
+    def page_of(self, task: Task) -> str:
+        """Return the address of the task's page."""
+        return f"{self.url}/dags/{task.dag_id}/runs/{quote(task.run_id)}/tasks/t"
+
     def trigger(self, dag_id: str, **conf: object) -> Task:
         """Start a run of the DAG."""
         run = self._ask("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})
         return Task(dag_id, run["dag_run_id"])
 
-    def wait_for(self, task: Task, state: str, try_number: int = 1) -> None:
-        """Wait until the task is in the state in that try."""
-        wanted = (state, try_number)
+    def wait_for(self, task: Task, state: str, try_number: int | None = 1) -> int:
+        """Wait until the task is in the state, in that try or in any, and return the try."""
 
-        def is_there() -> bool:
+        def is_there() -> int:
             found = self._ask("GET", task.path)
-            return (found["state"], found["try_number"]) == wanted
+            number = int(found["try_number"])
+            return number if found["state"] == state and try_number in {number, None} else 0
 
-        wait_until(is_there, RUN_TIMEOUT_S)
+        return wait_until(is_there, RUN_TIMEOUT_S)
+
+    def wait_for_run(self, task: Task, state: str, timeout_s: float = RUN_TIMEOUT_S) -> None:
+        """Wait until the whole run is in the state."""
+        wait_until(lambda: self._ask("GET", task.run_path)["state"] == state, timeout_s)
+
+    def count(self, task: Task, state: str) -> int:
+        """Return how many of a mapped task's instances are in the state."""
+        return int(self._ask("GET", f"{task.run_path}/taskInstances?state={state}&limit=1")["total_entries"])
+
+    def count_xcoms(self, task: Task, key: str) -> int:
+        """Return how many of a mapped task's instances have an XCom of that name."""
+        path = f"{task.run_path}/taskInstances/t/xcomEntries?xcom_key={key}&limit=1"
+        return int(self._ask("GET", path)["total_entries"])
 
     def process_of(self, task: Task) -> int:
         """Return the process id of the running task; its parent is the supervisor."""
@@ -148,27 +252,28 @@ class AirflowServer:
         """Mark the task as a user does."""
         self._ask("PATCH", task.path, {"new_state": state})
 
+    def fail_run(self, task: Task) -> None:
+        """Mark the whole DAG run failed, as a user does to stop it."""
+        self._ask("PATCH", task.run_path, {"state": "failed"})
+
     def clear(self, task: Task) -> None:
         """Clear the task as a user does."""
         body = {"dry_run": False, "task_ids": ["t"], "dag_run_id": task.run_id, "only_failed": False}
         self._ask("POST", f"/api/v2/dags/{task.dag_id}/clearTaskInstances", body)
 
     def log(self, task: Task, try_number: int = 1) -> str:
-        """Return what the task's log shows of one try."""
-        run = self._home / "logs" / f"dag_id={task.dag_id}" / f"run_id={task.run_id}" / "task_id=t"
-        file = run / f"attempt={try_number}.log"
-        if not file.exists():
-            return ""
-        whole = file.read_text().rpartition("\n")[0]
-        return "\n".join(json.loads(line)["event"] for line in whole.splitlines())
+        """Return what the web UI shows of the log of one try: the worker's and the triggerer's together."""
+        page = self._ask("GET", f"{task.path}/logs/{try_number}?full_content=true")
+        return "\n".join(str(record["event"]) for record in page["content"])
 
     def stored(self, task: Task, key: str) -> Any:
         """Return a value of the task's state store, as soon as it is there."""
         return self._ask("GET", f"{task.path}/state-store/{key}")["value"]
 
-    def xcom(self, task: Task, key: str) -> Any:
+    def xcom(self, task: Task, key: str, map_index: int = -1) -> Any:
         """Return the value of an XCom, as soon as it is there."""
-        return self._ask("GET", f"{task.path}/xcomEntries/{key}?deserialize=true")["value"]
+        path = f"{task.path}/xcomEntries/{key}?deserialize=true&map_index={map_index}"
+        return self._ask("GET", path)["value"]
 
 
 def ends(pid: int, timeout_s: float) -> bool:

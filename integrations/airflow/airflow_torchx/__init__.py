@@ -9,11 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from airflow_torchx.hooks.torchx import TorchXHook
     from airflow_torchx.operators.torchx import TorchXRunOperator
+    from airflow_torchx.sensors.torchx import TorchXSensor
 
-__all__ = ["TorchXRunOperator"]
+__all__ = ["TorchXHook", "TorchXRunOperator", "TorchXSensor"]
 
-_HOMES = {"TorchXRunOperator": "airflow_torchx.operators.torchx"}
+_HOMES = {
+    "TorchXHook": "airflow_torchx.hooks.torchx",
+    "TorchXRunOperator": "airflow_torchx.operators.torchx",
+    "TorchXSensor": "airflow_torchx.sensors.torchx",
+}
 
 
 def __getattr__(name: str) -> object:

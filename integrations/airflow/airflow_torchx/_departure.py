@@ -8,7 +8,7 @@ from typing import NoReturn, final
 
 from airflow_torchx._engine import AirflowException
 from airflow_torchx._hold import Hold
-from airflow_torchx._plan import OnWorkerShutdown, Verdict, judge_kill
+from airflow_torchx._plan import OnWorkerShutdown, Verdict, judge_kill, reason_of_worker
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._tries import TaskTry
 
@@ -75,7 +75,7 @@ class Departure:
             self._leave(hold)
         if judge_kill(state, self._on_worker_shutdown, is_last_try=self._try.is_last) is Verdict.DETACH:
             self._leave(hold)
-        self._reason = _reason(state)
+        self._reason = reason_of_worker(state)
         self._gone_by = monotonic() + LAST_LINES_S
         hold.cancel(self._reason)
 
@@ -85,9 +85,3 @@ class Departure:
             f"the worker of try {self._try.number} is shutting down; {hold.name} goes on and the next try"
             " follows it"
         )
-
-
-def _reason(state: str | None) -> str:
-    if state == "running":
-        return "cancelled because the Airflow worker shut down"
-    return f"cancelled by user action in Airflow: the task instance is {state or 'deleted'}"

@@ -2,58 +2,159 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
 import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import structlog
-from airflow.sdk import BaseOperator, Context, XComArg
+from airflow.sdk import (
+    Asset,
+    AssetAlias,
+    BaseHook,
+    BaseOperator,
+    BaseOperatorLink,
+    BaseSensorOperator,
+    Context,
+    XComArg,
+)
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.log import mask_secret
+from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._tries import TaskTry
 
 if TYPE_CHECKING:
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowSensorTimeout,
+        AirflowSkipException,
+        AirflowTaskTimeout,
+        TaskDeferralTimeout,
+    )
 else:
     try:
-        from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+        from airflow.sdk.exceptions import (
+            AirflowException,
+            AirflowFailException,
+            AirflowSensorTimeout,
+            AirflowSkipException,
+            AirflowTaskTimeout,
+            TaskDeferralTimeout,
+        )
     except ImportError:  # 3.1
-        from airflow.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+        from airflow.exceptions import (
+            AirflowException,
+            AirflowFailException,
+            AirflowSensorTimeout,
+            AirflowSkipException,
+            AirflowTaskTimeout,
+            TaskDeferralTimeout,
+        )
 
 __all__ = [
+    "KILLS_REACH_TRIGGERS",
     "AirflowException",
     "AirflowFailException",
+    "AirflowSensorTimeout",
+    "AirflowSkipException",
     "AirflowTaskTimeout",
+    "BaseHook",
     "BaseOperator",
+    "BaseOperatorLink",
+    "BaseSensorOperator",
+    "BaseTrigger",
     "Context",
     "Level",
+    "TaskDeferralTimeout",
     "TaskStateStore",
+    "TaskSuccessEvent",
+    "TriggerEvent",
     "XComArg",
+    "connection_extra",
+    "deferrable_by_default",
+    "describe_outlet",
     "emit",
+    "ends_without_worker",
+    "form_fields",
+    "is_users_act",
+    "known_now",
+    "load_note",
     "longest_retry_delay_s",
+    "make_event",
     "mask_secrets",
+    "note_left",
     "present_state",
+    "present_state_of",
     "push_xcom",
+    "save_note",
     "started_at",
     "supervisor_is_gone",
     "task_state_store",
     "this_try",
 ]
 
-Level: TypeAlias = Literal["info", "warning", "error"]
+Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
 
 LONGEST_DELAY = timedelta(days=1)
 """Airflow's own limit of a delay that grows."""
 MOST_DOUBLINGS = 32
 
+KILLS_REACH_TRIGGERS = hasattr(BaseTrigger, "on_kill")
+"""Whether a trigger is told that a user has ended its task: since 3.3."""
+
 MASKED_CHARS = 5
 """Airflow masks no shorter value, and says so each time."""
 
 _log = structlog.get_logger("airflow_torchx")
+
+
+def connection_extra(conn_id: str) -> Mapping[str, object]:
+    """Return the extra fields of a connection.
+
+    Raises:
+        AirflowNotFoundException: There is no such connection.
+    """
+    extra: Mapping[str, object] = BaseHook.get_connection(conn_id).extra_dejson
+    return extra
+
+
+def form_fields(fields: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Return the text fields of a connection's form, given their labels and explanations.
+
+    Only Airflow 3.1 asks, with stand-ins for ``wtforms`` in place.
+    """
+    text: Any = import_module("wtforms").StringField
+    return {name: text(label, description=description) for name, (label, description) in fields.items()}
+
+
+def deferrable_by_default() -> bool:
+    """Return what ``[operators] default_deferrable`` says."""
+    try:
+        from airflow.sdk.configuration import conf
+    except ImportError:  # 3.1
+        from airflow.configuration import conf
+
+    return bool(conf.getboolean("operators", "default_deferrable", fallback=False))
+
+
+def known_now(value: object) -> object:
+    """Return the value, or None where it holds what Airflow puts in only when the task runs, as an XCom."""
+    from airflow.sdk.definitions._internal.mixins import ResolveMixin
+
+    def comes_later(part: object) -> bool:
+        if isinstance(part, Mapping):
+            return any(map(comes_later, part.values()))
+        if isinstance(part, list | tuple):
+            return any(map(comes_later, part))
+        return isinstance(part, ResolveMixin)
+
+    return None if comes_later(value) else value
 
 
 def this_try(context: Context) -> TaskTry:
@@ -90,14 +191,37 @@ def longest_retry_delay_s(operator: BaseOperator) -> float:
     return min(delay, limit.total_seconds() if isinstance(limit, timedelta) else float(limit))
 
 
+def ends_without_worker(operator: BaseOperator) -> bool:
+    """Return whether a success needs nothing of the operator's: no callback, outlet, hook or split result.
+
+    Then a trigger may end the task. Listeners of plugins, which run in the task's process, do not hear of it.
+    """
+    after = [
+        operator.has_on_success_callback,
+        operator.outlets,
+        operator.multiple_outputs,
+        operator._post_execute_hook,  # noqa: SLF001  (given as an argument of the operator; has no public name)
+        type(operator).post_execute is not BaseOperator.post_execute,
+    ]
+    return bool(operator.do_xcom_push) and not any(after)
+
+
 def push_xcom(context: Context, key: str, value: object) -> None:
     """Push an XCom of this task instance."""
     ti = _task_instance(context)
     ti.xcom_push(key=key, value=value)
 
 
+def describe_outlet(context: Context, outlet: object, extra: dict[str, Any]) -> None:
+    """Give the event of an outlet asset its metadata; other outlets have none."""
+    if isinstance(outlet, Asset | AssetAlias):
+        context["outlet_events"][outlet].extra.update(extra)  # pyright: ignore[reportTypedDictNotRequiredAccess]
+
+
 def present_state(context: Context) -> str | None:
-    """Return the state that Airflow's server has for this task instance now; None when it knows none.
+    """Return the state that Airflow's server has for this task instance now; None when it does not know it.
+
+    A task instance that was cleared or reset, and is not scheduled yet, has none: that is ``no_status``.
 
     An API call: never from `on_kill`, which runs in a signal handler and would dead-lock with a call that it
     interrupted.
@@ -105,10 +229,21 @@ def present_state(context: Context) -> str | None:
     Raises:
         AirflowUnavailableError: The server did not answer.
     """
-    ti = _task_instance(context)
+    return _state_of(_task_instance(context))
+
+
+async def present_state_of(trigger: BaseTrigger) -> str | None:
+    """Return what `present_state` returns, for the deferred task of a trigger."""
+    # to_thread keeps the context that makes log lines the task's; an executor of the loop's would lose it
+    return await asyncio.to_thread(_state_of, trigger.task_instance)
+
+
+def _state_of(ti: Any) -> str | None:  # noqa: ANN401  (its type differs between a task and a trigger)
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # a second of imports
+
     mapped = ti.map_index is not None and ti.map_index >= 0
     try:
-        states = ti.get_task_states(
+        states = RuntimeTaskInstance.get_task_states(
             dag_id=ti.dag_id,
             task_ids=[ti.task_id],
             run_ids=[ti.run_id],
@@ -118,8 +253,73 @@ def present_state(context: Context) -> str | None:
         raise AirflowUnavailableError(str(err)) from err
     of_run: Mapping[str, Any] = states.get(ti.run_id) or {}
     # The server calls a mapped task instance "task_0".
-    state = of_run.get(f"{ti.task_id}_{ti.map_index}" if mapped else ti.task_id)
-    return None if state is None else str(getattr(state, "value", state))
+    name = f"{ti.task_id}_{ti.map_index}" if mapped else ti.task_id
+    if name not in of_run:
+        return None
+    state = of_run[name]
+    return "no_status" if state is None else str(getattr(state, "value", state))
+
+
+def is_users_act(cancelled: asyncio.CancelledError) -> bool:
+    """Return whether a trigger was cancelled for a user's act; a triggerer that stops gives no reason."""
+    return bool(cancelled.args)
+
+
+def make_event(payload: Mapping[str, object]) -> TriggerEvent:
+    """Return the event that resumes the task with this payload."""
+    return TriggerEvent(dict(payload))  # type: ignore[no-untyped-call]
+
+
+async def load_note(trigger: BaseTrigger, key: str) -> str | None:
+    """Return what an earlier run of this trigger has left; None in ``dag.test()``, where there is no task.
+
+    Raises:
+        AirflowUnavailableError: The server did not answer.
+    """
+    ti: Any = trigger.task_instance
+    if ti is None:
+        return None
+    return await asyncio.to_thread(_load_note, ti, key)
+
+
+async def save_note(trigger: BaseTrigger, key: str, value: str) -> None:
+    """Leave something to the next run of this trigger: an XCom is all that a trigger can write.
+
+    Raises:
+        AirflowUnavailableError: The server did not answer.
+    """
+    ti: Any = trigger.task_instance
+    if ti is not None:
+        await asyncio.to_thread(_save_note, ti, key, value)
+
+
+def note_left(context: Context, key: str) -> str | None:
+    """Return what the trigger of this task has left; None also where the server does not answer."""
+    try:
+        return _load_note(_task_instance(context), key)
+    except AirflowUnavailableError:
+        return None
+
+
+def _load_note(ti: Any, key: str) -> str | None:  # noqa: ANN401
+    from airflow.sdk.execution_time.xcom import XCom
+
+    try:
+        found = XCom.get_one(
+            key=key, dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=ti.map_index
+        )
+    except AirflowRuntimeError as err:
+        raise AirflowUnavailableError(str(err)) from err
+    return found if isinstance(found, str) else None
+
+
+def _save_note(ti: Any, key: str, value: str) -> None:  # noqa: ANN401
+    from airflow.sdk.execution_time.xcom import XCom
+
+    try:
+        XCom.set(key, value, dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=ti.map_index)
+    except AirflowRuntimeError as err:
+        raise AirflowUnavailableError(str(err)) from err
 
 
 def emit(level: Level, message: str, time: float | None = None) -> None:

@@ -6,9 +6,9 @@ What is true after a crash at each point, whatever process dies:
 last step done                                  what the next try does
 ==============================================  ==========================================================
 nothing                                         writes the record, submits
-the record is written, not yet submitted        finds no app, submits the recorded id
-submitting                                      finds the app or does not; the core submits an id only once
-submitted, not yet confirmed in the record      finds the app, follows it
+the record is written, not yet submitted        submits the recorded id
+submitting                                      submits the id again: the core starts it only once
+submitted, not yet confirmed in the record      submits it again, which changes nothing, and follows it
 confirmed                                       follows it from the saved cursor
 the app has ended, the result is not returned   follows it from the cursor: its end and result come again
 an earlier generation is cancelled              waits for its end again, then writes the new record
@@ -18,19 +18,21 @@ an earlier generation is cancelled              waits for its end again, then wr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import replace
 from threading import Event
-from time import monotonic
+from time import monotonic, time
 from typing import Protocol
 
-from airflow_torchx._plan import Finding, Standing, find, stand
+from airflow_torchx._deferral import Deferral
+from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
 from airflow_torchx._record import AirflowUnavailableError, Memory, Record
 from airflow_torchx._tries import TaskTry, make_app_id, try_number_of
 from torchx_core.errors import AppIdConflictError, InvalidCursorError, TorchXError, UnknownAppException
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, StateChanged
-from torchx_core.specs import AppHandle, AppStatus, make_app_handle, parse_app_handle
+from torchx_core.specs import AppDef, AppHandle, AppStatus, make_app_handle, parse_app_handle
 
 __all__ = ["Hold", "LostAppError", "OvertakenError", "Request", "TaskLog"]
 
@@ -40,6 +42,8 @@ TICK_S = 0.2
 """How long a kill may go unnoticed; Airflow leaves a task 5 s between SIGTERM and SIGKILL."""
 SAVE_EVERY_S = 1.0
 """At most so much of the log can come again after a crash."""
+DEFERRED_AT_LEAST_S = 8.0
+"""See `Deferral.not_before`; Airflow was seen to need up to 5 s."""
 TAKE_OVER_TRIES = 3
 
 
@@ -142,6 +146,16 @@ class Hold:
         """The handle; before there is one, words for it."""
         return self._record.handle if self._record else "its app"
 
+    @property
+    def deferral(self) -> Deferral:
+        """What a trigger needs to go on from here."""
+        return Deferral(
+            handle=self.handle,
+            token=self._try.token,
+            cursor=self.record.cursor,
+            not_before=time() + DEFERRED_AT_LEAST_S,
+        )
+
     def attach(self) -> None:
         """Make sure that the app exists exactly once, and that this try owns it.
 
@@ -158,6 +172,9 @@ class Hold:
             case Standing.RETRY:
                 assert record is not None
                 self._record = replace(record, try_number=self._try.number)
+                if not record.submitted:
+                    # Submit before any look at it: a look ends an app whose submitter died on the way.
+                    self._submit()
             case Standing.CLEARED:
                 assert record is not None
                 self._end(record.handle)
@@ -166,6 +183,22 @@ class Hold:
                 self._record = self._fresh_record()
         self._settle()
 
+    def resume(self, cursor: str | None) -> None:
+        """Go on with the app of this very try, which a trigger has followed up to the cursor.
+
+        Raises:
+            OvertakenError: A newer try has it.
+            UnknownAppException: It is gone.
+            AirflowUnavailableError: The record cannot be read.
+        """
+        record = self._memory.load()
+        if record is None:
+            raise UnknownAppException("the app of this task")
+        if stand(record, self._try) is not Standing.RETRY:
+            raise OvertakenError(record.handle, f"try {record.try_number}")
+        self._record = replace(record, cursor=cursor or record.cursor)
+        self._take_over()
+
     def follow(self) -> AppStatus:
         """Show the app's events from the cursor on until it is terminal, and return its status.
 
@@ -173,7 +206,25 @@ class Hold:
             UnknownAppException: It was deleted meanwhile.
         """
         status = None
+        for status in self._shown():  # noqa: B007  # the last one is the app's
+            pass
+        return status or self.status()
+
+    def follow_for(self, seconds: float) -> AppStatus | None:
+        """Do what `follow` does, but return None when the app is not terminal after so many seconds."""
+        deadline = monotonic() + seconds
+        status = None
+        with closing(self._shown()) as shown:
+            for status in shown:
+                if status is None and monotonic() >= deadline:
+                    self.bookmark()
+                    return None
+        return status or self.status()
+
+    def _shown(self) -> Generator[AppStatus | None]:
+        """Show batch after batch; yield the app's status with the last one, None with the others."""
         for batch in self._batches():
+            status = None
             for event in batch.events:
                 self._log.write(event)
                 if isinstance(event, StateChanged) and event.status is not None:
@@ -182,8 +233,23 @@ class Hold:
             if monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self.bookmark()
             self._look(self)
+            yield status
         self.bookmark()
-        status = status or self._runner.status(self.handle)
+
+    def app(self) -> AppDef:
+        """Return the app held, as it was submitted.
+
+        Raises:
+            UnknownAppException: It was deleted meanwhile.
+        """
+        app = self._runner.describe(self.handle)
+        if app is None:
+            raise UnknownAppException(self.handle)
+        return app
+
+    def status(self) -> AppStatus:
+        """Return its present status; raises as `app` does."""
+        status = self._runner.status(self.handle)
         if status is None:
             raise UnknownAppException(self.handle)
         return status
@@ -293,9 +359,7 @@ class Hold:
             return
         self._log.say(f"the task was cleared: cancelling {handle} first")
         self._runner.take_over(handle, self._try.token, force=True)
-        self._runner.cancel(
-            handle, reason="cancelled because the Airflow task was cleared", if_owner=self._try.token
-        )
+        self._runner.cancel(handle, reason=CLEARED_REASON, if_owner=self._try.token)
         for _ in self._runner.follow(handle, logs=False, tick_s=TICK_S):
             self._look(self)
 

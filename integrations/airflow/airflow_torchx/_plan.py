@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from airflow_torchx._record import Record
 from airflow_torchx._tries import TaskTry
 from torchx_core.specs import AppState, is_terminal
 
-__all__ = ["Finding", "OnWorkerShutdown", "Standing", "Verdict", "find", "judge_kill", "stand"]
+__all__ = [
+    "CLEARED_REASON",
+    "Finding",
+    "OnWorkerShutdown",
+    "Standing",
+    "Verdict",
+    "find",
+    "judge_kill",
+    "reason_of_user",
+    "reason_of_worker",
+    "stand",
+]
 
 OnWorkerShutdown: TypeAlias = Literal["detach", "cancel"]
 
@@ -61,14 +72,18 @@ class Verdict(Enum):
     DETACH = "detach"
 
 
-_INFRASTRUCTURE = frozenset(
-    {"running", "up_for_retry", "scheduled", "queued", "up_for_reschedule", "deferred"}
+_ANOTHER_TRY_COMES = frozenset(
+    {"no_status", "up_for_retry", "scheduled", "queued", "up_for_reschedule", "deferred"}
 )
-"""States in which nobody has asked for the task's end: only its process is to go.
+"""States in which Airflow has given this try up, for want of heartbeats or because its scheduler died.
 
-``running`` is what a worker shutdown looks like; the others mean that Airflow has given this try up, for want
-of heartbeats, and that another one is coming.
+A scheduler that resets what another one has left behind grants one more try even to a task without retries.
 """
+_UNDER_WAY = _ANOTHER_TRY_COMES | {"running"}
+"""States in which nobody has asked for the task's end: only its process is to go."""
+_CLEARED = _UNDER_WAY | {"restarting"}
+"""What a deferred task is in once it was cleared; ``restarting`` is one that was cleared while it ran."""
+CLEARED_REASON: Final = "cancelled because the Airflow task was cleared"
 
 
 def judge_kill(ti_state: str | None, on_worker_shutdown: OnWorkerShutdown, *, is_last_try: bool) -> Verdict:
@@ -76,11 +91,26 @@ def judge_kill(ti_state: str | None, on_worker_shutdown: OnWorkerShutdown, *, is
 
     Args:
         ti_state: The state; None when Airflow knows the task instance no more, because its run was deleted.
+            ``running`` is what a worker shutdown looks like.
         on_worker_shutdown: The user's choice.
         is_last_try: Whether no retry would take the app over.
     """
-    if ti_state not in _INFRASTRUCTURE:
+    if ti_state not in _UNDER_WAY or on_worker_shutdown == "cancel":
         return Verdict.CANCEL
-    if on_worker_shutdown == "cancel" or is_last_try:
+    if ti_state == "running" and is_last_try:
         return Verdict.CANCEL
     return Verdict.DETACH
+
+
+def reason_of_worker(ti_state: str | None) -> str:
+    """Say why a task's process cancels its app, by the state in which the task instance is."""
+    if ti_state in _UNDER_WAY:
+        return "cancelled because the Airflow worker shut down"
+    return reason_of_user(ti_state)
+
+
+def reason_of_user(ti_state: str | None) -> str:
+    """Say which act of a user's cancels the app of a task that is in that state."""
+    if ti_state in _CLEARED:
+        return CLEARED_REASON
+    return f"cancelled by user action in Airflow: the task instance is {ti_state or 'deleted'}"

@@ -7,17 +7,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, cast
 
-from torchx_core.errors import InvalidAppError, SchedulerError
+from airflow_torchx._cfg import Cfg, make_cfg
+from airflow_torchx._target import Target
+from torchx_core.errors import InvalidAppError, InvalidInputError, SchedulerError
 from torchx_core.runner import Runner, get_runner
-from torchx_core.specs import AppDef, AppHandle, CfgVal, Role, runopts, snapshot_app, validate_app
+from torchx_core.specs import AppDef, AppHandle, CfgVal, Role, snapshot_app, validate_app
 
-__all__ = ["AppDocument", "AppRequest", "Cfg", "check", "make_app", "make_cfg", "to_document"]
+__all__ = [
+    "AppDocument",
+    "AppRequest",
+    "check_app",
+    "check_target",
+    "has_template",
+    "make_app",
+    "to_document",
+]
+
+ComponentArgs: TypeAlias = Mapping[str, Any] | Sequence[str] | None
+"""Argument -> value, or the words of a command line."""
 
 AppDocument: TypeAlias = dict[str, Any] | str
 """An app as plain values; as YAML text where that cannot be read before its templates are rendered."""
-
-Cfg: TypeAlias = Mapping[str, CfgVal] | str | None
-"""Options of a scheduler: by name, or as text (``log_dir=/logs,grace_s=5``)."""
 
 _TEMPLATE_MARKS = ("{{", "{%", "{#")
 
@@ -71,47 +81,34 @@ def _in_class_of(original: object, role: Role) -> Role:
     return own
 
 
-def make_cfg(cfg: Cfg, options: runopts) -> dict[str, CfgVal]:
-    """Return the options given, with texts read as the types that the scheduler wants.
-
-    A rendered template is always a text: ``{"grace_s": "{{ params.grace }}"}`` becomes a number here.
-
-    Raises:
-        InvalidRunConfigException: An option is unknown, or no value of its type.
-    """
-    if isinstance(cfg, str):
-        return options.cfg_from_str(cfg)
-    return {name: _typed(name, value, options) for name, value in (cfg or {}).items()}
-
-
-def _typed(name: str, value: CfgVal, options: runopts) -> CfgVal:
-    option = options.get(name)
-    if option is None or not isinstance(value, str) or option.kind == "str":
-        return value
-    return next(iter(options.cfg_from_str(f"{name}={value}").values()))
-
-
-def check(document: AppDocument, given: object, scheduler: str, cfg: Cfg) -> None:
+def check_target(scheduler: str, cfg: Cfg, workspace: str | None = None) -> None:
     """Find at DAG parse what can be found before templates are rendered.
 
     Raises:
-        InvalidAppError: The app is wrong.
         UnknownSchedulerException: There is no such scheduler.
         InvalidRunConfigException: The options do not fit the scheduler.
+        InvalidInputError: The scheduler cannot build a workspace.
     """
-    _check_app(document, given)
     if has_template(scheduler):
         return
     with get_runner() as runner:
         try:
-            options = runner.scheduler_run_opts(scheduler)
+            backend = runner.scheduler(scheduler)
         except SchedulerError:
             return  # known, but its client is not installed here; it may be on the worker
+        options = backend.run_opts()
+        if workspace and not backend.capabilities.workspaces:
+            raise InvalidInputError(f"{scheduler} cannot build a workspace: {workspace!r}; leave it out")
     if not has_template(cfg):
         options.resolve(make_cfg(cfg, options))
 
 
-def _check_app(document: AppDocument, given: object) -> None:
+def check_app(document: AppDocument, given: object) -> None:
+    """Do the same for the app.
+
+    Raises:
+        InvalidAppError: The app is wrong.
+    """
     if isinstance(document, str) and has_template(document):
         return
     try:
@@ -120,6 +117,34 @@ def _check_app(document: AppDocument, given: object) -> None:
         # A message shows the wrong value. Where that is a template, the rendered value may be right.
         if not (has_template(document) and has_template(err.problem)):
             raise
+
+
+def check_component(name: str, args: ComponentArgs) -> None:
+    """Do the same for a component: find it, and try arguments in which there is no template.
+
+    Raises:
+        ComponentNotFoundException: There is none of that name.
+        ComponentValidationException: It cannot be used as it is written.
+        ComponentArgumentError: The arguments do not fit it.
+        InvalidAppError: It makes a wrong app.
+    """
+    from torchx_core.components import find_component  # imported here: a DAG with apps need not pay for it
+
+    if has_template(name):
+        return
+    if has_template(args):
+        find_component(name)
+    else:
+        make_component(name, args)
+
+
+def make_component(name: str, args: ComponentArgs) -> AppDef:
+    """Build the component's app; raises as `check_component` does."""
+    from torchx_core.components import find_component
+
+    app = find_component(name).build(args or ())
+    validate_app(app)
+    return app
 
 
 def has_template(value: object) -> bool:
@@ -140,14 +165,15 @@ class AppRequest:
     app: AppDef
     scheduler: str
     cfg: Mapping[str, CfgVal]
+    workspace: str | None = None
 
     @staticmethod
     def make(
         runner: Runner,
         app: AppDef,
-        scheduler: str,
-        cfg: Cfg,
+        target: Target,
         *,
+        workspace: str | None = None,
         lease_s: float | None,
         deadline: float | None,
     ) -> AppRequest:
@@ -156,8 +182,8 @@ class AppRequest:
         Args:
             runner: Knows the scheduler's options.
             app: What to run.
-            scheduler: Where.
-            cfg: The user's options; they win over the two below.
+            target: Where; its options win over lease and deadline.
+            workspace: Local files for the first role.
             lease_s: Lease, where the scheduler has leases.
             deadline: When the app must end, in seconds since the epoch, where the scheduler sees to that.
 
@@ -165,13 +191,13 @@ class AppRequest:
             UnknownSchedulerException: There is no such scheduler.
             InvalidRunConfigException: The options do not fit it.
         """
-        options = runner.scheduler_run_opts(scheduler)
-        values = make_cfg(cfg, options)
-        given = {options.canonical_key(name) for name in values}
+        options = runner.scheduler_run_opts(target.scheduler)
+        values = target.cfg(options)
         for name, value in (("lease_s", lease_s), ("deadline", deadline)):
-            if value is not None and options.get(name) is not None and name not in given:
-                values[name] = value
-        return AppRequest(app=app, scheduler=scheduler, cfg=options.resolve(values))
+            if value is not None and options.get(name) is not None:
+                values.setdefault(name, value)
+        cfg = options.resolve(values)
+        return AppRequest(app=app, scheduler=target.scheduler, cfg=cfg, workspace=workspace)
 
     @property
     def lease_s(self) -> float | None:
@@ -180,4 +206,4 @@ class AppRequest:
 
     def submit(self, runner: Runner, app_id: str) -> AppHandle:
         """Submit under that id; see `Runner.run`."""
-        return runner.run(self.app, self.scheduler, self.cfg, app_id=app_id)
+        return runner.run(self.app, self.scheduler, self.cfg, self.workspace, app_id=app_id)

@@ -1,0 +1,93 @@
+"""What crosses between a deferred task and its trigger: plain JSON values, and nothing secret."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Final, cast
+
+from torchx_core.runner import Runner
+from torchx_core.specs import AppHandle
+
+__all__ = ["NOTHING_FIRED", "Deferral", "Fired"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferral:
+    """What a trigger is told: everything that it knows after a restart."""
+
+    handle: AppHandle
+    token: str
+    """The try that defers. Only while it owns the app its trigger may cancel it; when empty, never."""
+    cursor: str | None
+    """How far the task's log got before."""
+    not_before: float
+    """Fire no earlier, in seconds since the epoch.
+
+    Airflow takes up to 5 s to notice that the task's process has ended after a deferral. A trigger that fires
+    meanwhile makes its scheduler take the old process's success for the new one's, and fail the task.
+    """
+    deadline: float | None = None
+    """When ``execution_timeout`` is over, in seconds since the epoch: Airflow ignores it while deferred."""
+    timeout_reason: str = ""
+    conn_id: str | None = None
+    """The connection that says how to reach the scheduler."""
+    logs: bool = True
+    """Whether to show the app's output."""
+    limit_bytes: int | None = None
+    """How much of the app's output the task's log may show."""
+    shown_bytes: int = 0
+    """How much of it was shown before."""
+    end_task: bool = False
+    """Whether a success may end the task from here, without a worker."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the trigger's arguments."""
+        return asdict(self)
+
+    def at(self, cursor: str | None) -> Deferral:
+        """Return the same, with the log already shown up to the cursor, if there is one."""
+        return replace(self, cursor=cursor or self.cursor)
+
+    async def cancel(self, runner: Runner, reason: str) -> None:
+        """Ask for the app's end, unless somebody else owns it by now."""
+        outcome = await asyncio.to_thread(runner.cancel, self.handle, reason=reason, if_owner=self.token)
+        logger.info("cancel %s: %s", self.handle, outcome.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """What a trigger hands back."""
+
+    cursor: str | None = None
+    """How far it showed the app's log; None where it cannot say."""
+    shown_bytes: int = 0
+    timed_out: bool = False
+    error: str | None = None
+    """Why it stopped watching an app that may go on."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the event's payload."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(payload: object) -> Fired:
+        """Read a payload; what is none says nothing."""
+        if not isinstance(payload, Mapping):
+            return Fired()
+        fields = cast("Mapping[str, object]", payload)
+        cursor, error, shown = fields.get("cursor"), fields.get("error"), fields.get("shown_bytes")
+        return Fired(
+            cursor=cursor if isinstance(cursor, str) else None,
+            shown_bytes=shown if isinstance(shown, int) else 0,
+            timed_out=bool(fields.get("timed_out")),
+            error=error if isinstance(error, str) else None,
+        )
+
+
+NOTHING_FIRED: Final = Fired()
+"""What a try starts with that no trigger came before."""

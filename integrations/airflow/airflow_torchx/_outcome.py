@@ -1,0 +1,47 @@
+"""What a task hands on when its app has ended: XComs, asset events, or the error that fails it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from airflow_torchx import _engine
+from airflow_torchx._engine import AirflowException, AirflowFailException, Context
+from torchx_core.specs import AppHandle, AppState, AppStatus
+
+__all__ = ["deliver", "status_xcoms"]
+
+
+def deliver(
+    context: Context,
+    outlets: Iterable[object],
+    handle: AppHandle,
+    status: AppStatus,
+    fail_on_exit_codes: Collection[int],
+) -> object:
+    """Hand on what is known of the app that has ended, and return its result.
+
+    Raises:
+        AirflowFailException: It failed in a way that a retry cannot help.
+        AirflowException: It failed.
+    """
+    for key, value in status_xcoms(handle, status).items():
+        _engine.push_xcom(context, key, value)
+    if status.state is AppState.SUCCEEDED:
+        for outlet in outlets:
+            _engine.describe_outlet(context, outlet, {"handle": handle, "result": status.result})
+        return status.result
+    message = f"{status.failure_summary()}\n  app: {handle}"
+    first = next(iter(status.failed_replicas()), None)
+    if first is not None and first.exit_code in fail_on_exit_codes:
+        raise AirflowFailException(f"{message}\n  not retried: exit code {first.exit_code}")
+    raise AirflowException(message)
+
+
+def status_xcoms(handle: AppHandle, status: AppStatus) -> dict[str, Any]:
+    """Return the XComs that say how the app ended."""
+    replicas = [replica for role in status.roles for replica in role.replicas]
+    return {
+        "app": {"handle": handle, **status.to_json()},
+        "exit_codes": {f"{replica.role}/{replica.id}": replica.exit_code for replica in replicas},
+    }

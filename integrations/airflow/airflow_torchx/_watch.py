@@ -1,0 +1,168 @@
+"""Follows the app of a deferred task on an event loop, at a pace that its log can take. Knows no Airflow."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import cast, final
+
+from airflow_torchx._deferral import Deferral, Fired
+from airflow_torchx._pace import Pace
+from torchx_core.errors import InvalidCursorError, SchedulerError, TorchXError
+from torchx_core.runner import Runner
+from torchx_core.schedulers import AppEvent, Batch, LogLines, StateChanged
+
+__all__ = ["Watch"]
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""How late a passed deadline may be noticed."""
+SAVE_EVERY_S = 10.0
+"""What was shown since is shown again after a restart; the log's reader drops records that it has twice."""
+BATCH_BYTES = 1 << 14
+"""What is shown in one go, while the event loop stands still."""
+LONGEST_DELAY_S = 60.0
+GIVE_UP_S = 1800.0
+"""How long the scheduler may be away before the task fails; the app goes on and a retry finds it."""
+
+
+@final
+class Watch:
+    """Shows an app's events until it is terminal.
+
+    Where the app writes faster than the log may grow here, the rest is left to the worker that the task is
+    resumed on: it goes on from the cursor, so nothing is lost and nothing shown twice.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        deferral: Deferral,
+        show: Callable[[AppEvent], None],
+        bookmark: Callable[[str], Awaitable[None]],
+        paces: Sequence[Pace],
+        hide: Callable[[Mapping[str, str]], None],
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            runner: Knows the app's scheduler.
+            deferral: What to watch.
+            show: Shows one event.
+            bookmark: Remembers how far the log got, over a restart.
+            paces: How fast lines may be shown.
+            hide: Hides the secrets among a role's environment variables in everything shown from now on.
+        """
+        self._runner = runner
+        self._deferral = deferral
+        self._show = show
+        self._bookmark = bookmark
+        self._paces = paces
+        self._hide = hide
+        self._cursor = deferral.cursor
+        self._saved = (deferral.cursor, time.monotonic())
+        self._timed_out = False
+        self.drained = False
+        """Whether every line has been shown."""
+
+    async def until_over(self) -> Fired:
+        """Return when the app is terminal, or when nobody can tell any more."""
+        error = await self._persist()
+        await self._save()
+        return Fired(cursor=self._cursor, timed_out=self._timed_out, error=error)
+
+    async def _persist(self) -> str | None:
+        """Follow, and follow again after failures that pass; return the one that does not."""
+        away_since, delay = None, 1.0
+        while True:
+            seen = self._cursor
+            try:
+                await asyncio.to_thread(self._hide_secrets)
+                await self._follow()
+            except InvalidCursorError as err:
+                logger.warning("showing the log from its start: %s", err)
+                self._cursor = None
+            except SchedulerError as err:
+                now = time.monotonic()
+                if self._cursor != seen or away_since is None:
+                    away_since, delay = now, 1.0
+                if not err.retryable or now - away_since > GIVE_UP_S:
+                    return str(err)
+                logger.warning("cannot follow %s just now: %s", self._deferral.handle, err)
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, LONGEST_DELAY_S)
+            except TorchXError as err:
+                return str(err)
+            else:
+                return None
+
+    def _hide_secrets(self) -> None:
+        """Do so before any line is shown: what the worker has hidden, this process does not know."""
+        app = self._runner.describe(self._deferral.handle)
+        for role in app.roles if app else ():
+            self._hide(role.env)
+
+    async def _follow(self) -> None:
+        async with aclosing(self._batches()) as batches:
+            async for batch in batches:
+                lines = self._show_all(batch)
+                self._cursor = batch.cursor
+                if _is_last(batch):
+                    self.drained = True
+                    return
+                if time.monotonic() - self._saved[1] >= SAVE_EVERY_S:
+                    await self._save()
+                await self._enforce_deadline()
+                if await self._pause(lines):
+                    return
+
+    def _batches(self) -> AsyncGenerator[Batch]:
+        batches = self._runner.afollow(
+            self._deferral.handle,
+            self._cursor,
+            logs=self._deferral.logs,
+            tick_s=TICK_S,
+            batch_bytes=BATCH_BYTES,
+        )
+        return cast("AsyncGenerator[Batch]", batches)  # so that it can be closed
+
+    def _show_all(self, batch: Batch) -> int:
+        lines = 0
+        for event in batch.events:
+            self._show(event)
+            lines += len(event.lines) if isinstance(event, LogLines) else 1
+        return lines
+
+    async def _save(self) -> None:
+        if self._cursor is not None and self._cursor != self._saved[0]:
+            await self._bookmark(self._cursor)
+        self._saved = (self._cursor, time.monotonic())
+
+    async def _enforce_deadline(self) -> None:
+        deadline = self._deferral.deadline
+        if self._timed_out or deadline is None or time.time() < deadline:
+            return
+        self._timed_out = True
+        await self._deferral.cancel(self._runner, self._deferral.timeout_reason)
+
+    async def _pause(self, lines: int) -> bool:
+        """Wait until more may be shown; return true as soon as the app has ended meanwhile."""
+        left = max(pace.spend(lines) for pace in self._paces)
+        while left > 0:
+            await asyncio.sleep(min(left, TICK_S))
+            left -= TICK_S
+            if await asyncio.to_thread(self._is_over):
+                return True
+        return False
+
+    def _is_over(self) -> bool:
+        status = self._runner.status(self._deferral.handle)
+        return status is None or status.is_terminal()
+
+
+def _is_last(batch: Batch) -> bool:
+    return any(isinstance(event, StateChanged) and event.status is not None for event in batch.events)

@@ -1,0 +1,7 @@
+"""Links from a task's page to its app."""
+
+from __future__ import annotations
+
+from airflow_torchx.links.torchx import TorchXRunLink, TorchXServiceLink
+
+__all__ = ["TorchXRunLink", "TorchXServiceLink"]

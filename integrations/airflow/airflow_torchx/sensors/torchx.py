@@ -1,0 +1,123 @@
+"""The sensor that waits for an app that something else has started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+from typing_extensions import override
+
+from airflow_torchx import _engine
+from airflow_torchx._deferral import Deferral, Fired
+from airflow_torchx._engine import (
+    AirflowException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    BaseSensorOperator,
+    Context,
+)
+from airflow_torchx._hold import DEFERRED_AT_LEAST_S
+from airflow_torchx._target import Target
+from airflow_torchx.hooks import TorchXHook
+from airflow_torchx.triggers import TorchXTrigger
+from torchx_core.errors import UnknownAppException, WaitTimeoutError
+from torchx_core.specs import AppHandle, AppState, AppStatus
+
+__all__ = ["TorchXSensor"]
+
+
+class TorchXSensor(BaseSensorOperator):
+    """Waits until an app has succeeded; never cancels it, whatever becomes of the sensor.
+
+    Waits for events, so ``poke_interval`` plays no role but in ``mode="reschedule"``. Waiting renews the
+    app's lease. The app's result is the return value.
+
+    Args:
+        handle: The app's handle, for example from another task's XCom. (templated)
+        torchx_conn_id: A connection of type ``torchx`` that says how to reach the scheduler. (templated)
+        deferrable: Wait in the triggerer; None for what ``[operators] default_deferrable`` says.
+        show_log: Whether the app's output goes to this task's log too; only with ``deferrable``.
+
+    Example:
+        >>> TorchXSensor(task_id="wait", handle="local_cwd://torchx/train-x1")
+        <Task(TorchXSensor): wait>
+    """
+
+    template_fields: Collection[str] = ("handle", "torchx_conn_id")
+    ui_color = "#e5f0fb"
+
+    def __init__(
+        self,
+        *,
+        handle: AppHandle,
+        torchx_conn_id: str | None = None,
+        deferrable: bool | None = None,
+        show_log: bool = False,
+        **kwargs: Any,  # noqa: ANN401  (BaseSensorOperator's)
+    ) -> None:
+        super().__init__(**kwargs)
+        self.handle = handle
+        self.torchx_conn_id = torchx_conn_id
+        self.deferrable = _engine.deferrable_by_default() if deferrable is None else deferrable
+        self.show_log = show_log
+
+    @override
+    def execute(self, context: Context) -> object:
+        """Wait for the app's end, here or in the triggerer."""
+        if self.reschedule:
+            return super().execute(context)
+        if self.deferrable:
+            self._defer(context)
+        try:
+            with self._target().runner() as runner:
+                status = runner.wait(self.handle, timeout_s=self.timeout)
+        except WaitTimeoutError as err:
+            raise self._failed(str(err), AirflowSensorTimeout) from err
+        return self._result(status)
+
+    @override
+    def poke(self, context: Context) -> bool:
+        """Look once; Airflow calls this in ``mode="reschedule"``."""
+        with self._target().runner() as runner:
+            status = runner.status(self.handle)
+        if status is not None and not status.is_terminal():
+            return False
+        self._result(status)
+        return True
+
+    def resume(self, context: Context, event: object = None) -> object:
+        """Look at how the app ended."""
+        del context
+        fired = Fired.from_json(event)
+        if fired.error is not None:
+            raise self._failed(fired.error)
+        with self._target().runner() as runner:
+            return self._result(runner.status(self.handle))
+
+    def _defer(self, context: Context) -> None:
+        del context
+        deferral = Deferral(
+            handle=self.handle,
+            token="",
+            cursor=None,
+            not_before=time.time() + DEFERRED_AT_LEAST_S,
+            conn_id=self.torchx_conn_id,
+            logs=self.show_log,
+        )
+        trigger = TorchXTrigger(**deferral.to_json())
+        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=self.timeout))
+
+    def _target(self) -> Target:
+        return TorchXHook(self.torchx_conn_id).target if self.torchx_conn_id else Target()
+
+    def _result(self, status: AppStatus | None) -> object:
+        if status is None:
+            raise self._failed(str(UnknownAppException(self.handle)))
+        if status.state is not AppState.SUCCEEDED:
+            raise self._failed(f"{status.failure_summary()}\n  app: {self.handle}")
+        return status.result
+
+    def _failed(self, message: str, error: type[AirflowException] = AirflowException) -> AirflowException:
+        return AirflowSkipException(message) if self.soft_fail or self.never_fail else error(message)

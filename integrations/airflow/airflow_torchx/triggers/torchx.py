@@ -1,0 +1,172 @@
+"""The trigger that watches the app of a deferred task."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from typing_extensions import override
+
+from airflow_torchx import _engine
+from airflow_torchx._deferral import Deferral, Fired
+from airflow_torchx._engine import BaseTrigger, TaskSuccessEvent, TriggerEvent
+from airflow_torchx._log import AppLog
+from airflow_torchx._outcome import status_xcoms
+from airflow_torchx._pace import Pace
+from airflow_torchx._plan import reason_of_user
+from airflow_torchx._record import AirflowUnavailableError
+from airflow_torchx._watch import Watch
+from airflow_torchx.hooks import TorchXHook
+from torchx_core.runner import Runner, get_runner
+from torchx_core.specs import AppState
+
+__all__ = ["TorchXTrigger"]
+
+logger = logging.getLogger(__name__)
+
+LINES_PER_RECORD = 20
+"""A triggerer's log is read in pieces of 4 KiB: longer records are no faster."""
+LINES_PER_S = 200.0
+BURST_LINES = 2000.0
+LONGEST_WAIT_S = 10.0
+CURSOR_KEY = "torchx_cursor"
+
+_ALL_TRIGGERS = Pace(4000.0, 8000.0)
+"""All triggers of a triggerer share its loop, and the pipe through which Airflow reads their logs."""
+
+_KILLS: set[asyncio.Task[None]] = set()
+"""The kills under way; the event loop itself keeps no task alive."""
+
+
+class TorchXTrigger(BaseTrigger):
+    """Watches an app, shows its log lines live, and fires when it is terminal.
+
+    Runs in the triggerer's event loop without a thread of its own. A triggerer that restarts, or hands the
+    trigger on to another one, leaves the app alone; so does everything but a user's act on the task.
+
+    Args:
+        deferral: The fields of a `Deferral`, as JSON values.
+    """
+
+    def __init__(self, **deferral: Any) -> None:  # noqa: ANN401  (what `serialize` returns)
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._deferral = Deferral(**deferral)
+        self._fired = False
+        self._killing: asyncio.Task[None] | None = None
+
+    @override
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what makes this trigger again in another process."""
+        return f"{__name__}.{type(self).__qualname__}", self._deferral.to_json()
+
+    @override
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Watch, then fire once and return: a trigger that lingers after its event may be killed for it."""
+        try:
+            event = await self._watch()
+        except asyncio.CancelledError as err:
+            if _engine.is_users_act(err):
+                self._begin_kill()
+            raise
+        self._fired = True
+        yield event
+
+    async def _watch(self) -> TriggerEvent:
+        log = AppLog(
+            _engine.emit,
+            lines_per_record=LINES_PER_RECORD,
+            limit_bytes=self._deferral.limit_bytes,
+            shown_bytes=self._deferral.shown_bytes,
+        )
+        deferral = self._deferral.at(await self._noted_cursor())
+        with await asyncio.to_thread(self._runner) as runner:
+            watch = Watch(
+                runner,
+                deferral,
+                log.write,
+                self._note,
+                [Pace(LINES_PER_S, BURST_LINES), _ALL_TRIGGERS],
+                _engine.mask_secrets,
+            )
+            fired = replace(await watch.until_over(), shown_bytes=log.shown_bytes)
+            event = self._event(runner, fired, drained=watch.drained)
+        await asyncio.sleep(min(max(0.0, deferral.not_before - time.time()), LONGEST_WAIT_S))
+        return event
+
+    @override
+    async def on_kill(self) -> None:
+        """Cancel the app because a user has ended the task; the same as `run` begins when it is cancelled."""
+        if not self._fired:
+            await asyncio.shield(self._begin_kill())
+
+    @override
+    async def cleanup(self) -> None:
+        """Do the same where Airflow has no `on_kill`: below 3.3 whatever ends a trigger comes here alone."""
+        if not _engine.KILLS_REACH_TRIGGERS:
+            await self.on_kill()
+
+    def _begin_kill(self) -> asyncio.Task[None]:
+        """Have a task of its own cancel the app, for Airflow leaves this one a second at best.
+
+        It cancels a trigger again every second until that has ended, and with it an `on_kill` that is under
+        way; where it kills dozens at once, many never come to their `on_kill` at all.
+        """
+        if self._killing is None:
+            self._killing = asyncio.create_task(self._kill())
+            _KILLS.add(self._killing)
+            self._killing.add_done_callback(_KILLS.discard)
+        return self._killing
+
+    async def _kill(self) -> None:
+        """Cancel the app if its task is not deferred any more, and no newer try has it.
+
+        Airflow speaks of a user's act also where there was none: to a trigger that has fired and lingers,
+        and in a triggerer that was frozen while another one took its triggers over. The first is known here;
+        in the second the task is still deferred. After a clear the next try has the app, as the owner's token
+        shows.
+        """
+        if not self._deferral.token:
+            return
+        try:
+            state = await _engine.present_state_of(self)
+        except AirflowUnavailableError as err:
+            logger.warning("not cancelling %s: its task's state is unknown: %s", self._deferral.handle, err)
+            return
+        if state == "deferred":
+            logger.info("not cancelling %s: its task is still deferred", self._deferral.handle)
+            return
+        with await asyncio.to_thread(self._runner) as runner:
+            await self._deferral.cancel(runner, reason_of_user(state))
+
+    def _runner(self) -> Runner:
+        """Return a runner; asks Airflow for the connection, which the event loop should not wait for."""
+        conn_id = self._deferral.conn_id
+        return get_runner() if conn_id is None else TorchXHook(conn_id).get_conn()
+
+    def _event(self, runner: Runner, fired: Fired, *, drained: bool) -> TriggerEvent:
+        """End the task from here where nothing is left to do for a worker; otherwise have it resumed."""
+        done = drained and self._deferral.end_task and self.task_instance is not None
+        status = runner.status(self._deferral.handle) if done and not fired.timed_out else None
+        if status is None or status.state is not AppState.SUCCEEDED:
+            return _engine.make_event(fired.to_json())
+        xcoms = status_xcoms(self._deferral.handle, status)
+        if status.result is not None:
+            xcoms["return_value"] = status.result
+        return TaskSuccessEvent(xcoms=xcoms)
+
+    async def _noted_cursor(self) -> str | None:
+        try:
+            return await _engine.load_note(self, CURSOR_KEY)
+        except AirflowUnavailableError as err:
+            logger.warning("showing lines of %s again: %s", self._deferral.handle, err)
+            return None
+
+    async def _note(self, cursor: str) -> None:
+        try:
+            await _engine.save_note(self, CURSOR_KEY, cursor)
+        except AirflowUnavailableError as err:
+            logger.warning("cannot save the log position of %s: %s", self._deferral.handle, err)

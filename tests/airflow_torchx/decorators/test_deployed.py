@@ -1,0 +1,76 @@
+"""Decorated functions in a real Airflow: what crosses between DAG file, worker and triggerer is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from airflow_server import AirflowServer
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
+]
+
+DAGS = """
+from airflow_torchx.operators import torchx
+torchx.DEFER_AFTER_S = 0.5
+
+with DAG("mapped", schedule=None, is_paused_upon_creation=False):
+    @task
+    def numbers():
+        return [2, 3]
+
+    @task.torchx(task_id="t", replicas=2, deferrable=True, multiple_outputs=True)
+    def power(number, exponent):
+        import time
+
+        time.sleep(2)
+        return {"power": number ** exponent}
+
+    power.partial(exponent=2).expand(number=numbers())
+
+with DAG("failing", schedule=None, is_paused_upon_creation=False):
+    @task.torchx(task_id="t", deferrable=True, env={"API_TOKEN": "hunter22"})
+    def fails():
+        import os
+        import time
+
+        print("with", os.environ["API_TOKEN"])
+        time.sleep(2)
+        raise ValueError("no data")
+
+    fails()
+"""
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
+    """A deployment with these DAGs."""
+    server = AirflowServer(tmp_path_factory.mktemp("airflow"))
+    try:
+        server.start(DAGS)
+        yield server
+    finally:
+        server.stop()
+
+
+def test_mapped_functions_are_deferred_and_return_what_they_return(airflow: AirflowServer) -> None:
+    """Each map index has a value of its own, and its keys are XComs."""
+    task = airflow.trigger("mapped")
+    airflow.wait_for_run(task, "success", 120)
+    assert [airflow.xcom(task, "return_value", i) for i in (0, 1)] == [{"power": 4}, {"power": 9}]
+    assert [airflow.xcom(task, "power", i) for i in (0, 1)] == [4, 9]
+
+
+def test_a_deferred_failure_shows_its_traceback_and_no_secret(airflow: AirflowServer) -> None:
+    """The log that the web UI shows has both from the triggerer and from the worker."""
+    task = airflow.trigger("failing")
+    airflow.wait_for(task, "failed")
+    log = airflow.log(task)
+    assert "[fails/0] with ***" in log
+    assert "hunter" not in log
+    assert 'raise ValueError("no data")' in log
+    assert "ValueError: no data" in log

@@ -1,0 +1,135 @@
+"""What the operator is given, and what it hands on."""
+
+from __future__ import annotations
+
+import pytest
+from airflow_dags import Dags
+
+from airflow_torchx import TorchXRunOperator
+from torchx_core.errors import (
+    ComponentArgumentError,
+    ComponentNotFoundException,
+    InvalidInputError,
+    UnknownSchedulerException,
+)
+from torchx_core.specs import AppDef, Role
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
+]
+
+APP = AppDef("a", [Role("r", image="", entrypoint="true")])
+
+
+def test_a_component_makes_the_app(dags: Dags) -> None:
+    """By name and arguments, with templates in them, given by name or as words."""
+    outcome = dags.run(
+        """
+        TorchXRunOperator(
+            task_id="t",
+            component="utils.echo",
+            component_args={"msg": "hi {{ params.word }}", "num_replicas": 2},
+        )
+        TorchXRunOperator(task_id="u", component="utils.echo", component_args=["--msg", "words"])
+        """,
+        word="there",
+    )
+    assert outcome.state == "success"
+    assert [outcome.log.count(f"[echo/{i}] hi there") for i in range(2)] == [1, 1]
+    assert "[echo/0] words" in outcome.log
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({}, InvalidInputError, "either app or component"),
+        ({"app": APP, "component": "utils.echo"}, InvalidInputError, "either app or component"),
+        ({"component": "utils.eco"}, ComponentNotFoundException, "utils.echo"),
+        (
+            {"component": "utils.echo", "component_args": {"message": "x"}},
+            ComponentArgumentError,
+            "'message'",
+        ),
+        ({"app": APP, "workspace": "/"}, InvalidInputError, "local_cwd cannot build a workspace"),
+        ({"app": APP, "scheduler": "local_cdw", "torchx_conn_id": "x"}, UnknownSchedulerException, "cwd"),
+    ],
+)
+def test_a_mistake_is_an_import_error_of_the_dag(
+    arguments: dict[str, object], error: type[Exception], message: str
+) -> None:
+    """What can be known when the DAG is parsed is said then."""
+    with pytest.raises(error, match=message):
+        TorchXRunOperator(task_id="t", **arguments)  # type: ignore[arg-type]
+
+
+def test_exit_codes_are_there_by_replica(dags: Dags) -> None:
+    """Also of those that ended well."""
+    outcome = dags.run("""
+        TorchXRunOperator(task_id="t", app=app("sh", "-c", "exit ${replica_id}", num_replicas=1))
+    """)
+    assert outcome.xcoms["t", "exit_codes"] == {"r/0": 0}
+
+
+def test_keys_of_the_result_are_outputs(dags: Dags) -> None:
+    """With `multiple_outputs`, each by its own name."""
+    outcome = dags.run("""
+        code = "from torchx_core.runtime import report_result; report_result({'a': 1, 'b': [2]})"
+        TorchXRunOperator(task_id="t", app=app(sys.executable, "-c", code), multiple_outputs=True)
+    """)
+    assert (outcome.xcoms["t", "a"], outcome.xcoms["t", "b"]) == (1, [2])
+
+
+@pytest.mark.parametrize(("code", "apps"), [(2, 1), (3, 2)])
+def test_wrong_usage_is_not_retried(dags: Dags, code: int, apps: int) -> None:
+    """An exit code that says that the program was called wrongly will come again; others may not."""
+    outcome = dags.run(
+        """
+        TorchXRunOperator(
+            task_id="t",
+            app=app("sh", "-c", "exit {{ params.code }}"),
+            retries=1,
+            retry_delay=timedelta(0),
+        )
+        """,
+        code=code,
+    )
+    assert outcome.state == "failed"
+    assert outcome.log.count("submitted local_cwd://") == apps
+    assert f"replica r/0 failed with exit code {code}" in outcome.log
+
+
+def test_an_outlets_event_has_the_result(dags: Dags) -> None:
+    """Whoever is scheduled by the asset can read it."""
+    outcome = dags.run("""
+        from airflow.sdk import Asset
+        code = "from torchx_core.runtime import report_result; report_result({'accuracy': 0.9})"
+        TorchXRunOperator(task_id="t", app=app(sys.executable, "-c", code), outlets=[Asset("model")])
+    """)
+    (event,) = outcome.asset_events
+    assert event == {"handle": outcome.xcoms["t", "handle"], "result": {"accuracy": 0.9}}
+
+
+def test_a_service_is_linked(dags: Dags) -> None:
+    """The address of a role's first port is there as the link's XCom."""
+    outcome = dags.run("""
+        TorchXRunOperator(task_id="t", app=app("true", port_map={"tensorboard": 6006}))
+    """)
+    assert str(outcome.xcoms["t", "_link_TorchXServiceLink"]).endswith(":6006")
+
+
+def test_a_deferred_task_shows_every_line_once(dags: Dags) -> None:
+    """The worker begins the log, the trigger goes on, and the result is the same."""
+    outcome = dags.run("""
+        from airflow_torchx.operators import torchx
+        torchx.DEFER_AFTER_S = 0.1
+        code = (
+            "import time; from torchx_core.runtime import report_result;"
+            "[print('line', i, flush=True) or time.sleep(0.2) for i in range(4)]; report_result({'lines': 4})"
+        )
+        TorchXRunOperator(task_id="t", app=app(sys.executable, "-c", code), deferrable=True)
+    """)
+    assert outcome.state == "success"
+    assert [outcome.log.count(f"[r/0] line {i}") for i in range(4)] == [1, 1, 1, 1]
+    assert "Pausing task as DEFERRED" in outcome.log
+    assert outcome.xcoms["t", "return_value"] == {"lines": 4}

@@ -1,0 +1,51 @@
+"""Airflow parses DAG files all the time: importing the operator costs little over importing ``DAG``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.engine
+
+DAG = "from airflow.sdk import DAG"
+OPERATOR = f"{DAG}; from airflow_torchx import TorchXRunOperator"
+EXPENSIVE = {"asyncio", "click", "docker", "hypothesis", "rich", "torch", "torchx_core.components", "yaml"}
+MOST_MODULES = 90
+"""Modules are counted, not milliseconds: those depend on the machine."""
+
+
+@pytest.fixture(scope="module")
+def loaded_for_dags() -> set[str]:
+    """What every DAG file pays."""
+    return _loaded_by(DAG)
+
+
+def test_importing_the_operator_loads_few_modules(loaded_for_dags: set[str]) -> None:
+    """And none that only some tasks need."""
+    more = _loaded_by(OPERATOR) - loaded_for_dags
+    assert more & EXPENSIVE == set()
+    assert {name.partition(".")[0] for name in more} <= {
+        "airflow",
+        "airflow_torchx",
+        "pydantic",
+        "torchx_core",
+    }
+    assert len(more) <= MOST_MODULES
+
+
+def test_the_providers_description_loads_nothing() -> None:
+    """Each of Airflow's processes asks for it, before Airflow itself is ready."""
+    more = _loaded_by("import airflow_torchx.get_provider_info")
+    assert {name for name in more if name.partition(".")[0] not in sys.stdlib_module_names} == {
+        "airflow_torchx",
+        "airflow_torchx.get_provider_info",
+    }
+
+
+def _loaded_by(statement: str) -> set[str]:
+    """Return the modules that a fresh interpreter has loaded after the statement, but not before."""
+    program = f"import sys; known = set(sys.modules); {statement}; print(*set(sys.modules) - known)"
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    return set(subprocess.check_output(command, text=True).splitlines()[-1].split())

@@ -1,0 +1,76 @@
+"""What Airflow finds of the package by its entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from airflow_torchx._target import CONNECTION_FIELDS
+from airflow_torchx.get_provider_info import FORM_FIELDS, get_provider_info
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
+]
+
+
+@pytest.fixture(scope="module")
+def manager() -> Any:
+    """Airflow's registry of providers."""
+    from airflow.providers_manager import ProvidersManager
+
+    return ProvidersManager()
+
+
+def test_airflow_finds_the_provider(manager: Any) -> None:
+    """Under the name of the distribution, or Airflow would refuse it."""
+    assert manager.providers["airflow-provider-torchx"].data["name"] == "TorchX"
+
+
+def test_airflow_finds_the_connection_type(manager: Any) -> None:
+    """With its hook, which can be tried from the form."""
+    hook = manager.hooks["torchx"]
+    assert (hook.hook_name, hook.connection_id_attribute_name) == ("TorchX", "torchx_conn_id")
+    assert hook.connection_testable
+
+
+def test_airflow_finds_links_triggers_and_the_decorator(manager: Any) -> None:
+    """Those that the description names."""
+    links = {link for link in manager.extra_links_class_names if link.startswith("airflow_torchx")}
+    assert links == set(get_provider_info()["extra-links"])
+    assert "airflow_torchx.triggers" in {info.trigger_class_name for info in manager.trigger}
+    assert "torchx" in {name for name, _ in manager.taskflow_decorators.items()}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        module
+        for kind in ("operators", "sensors", "hooks", "triggers")
+        for entry in get_provider_info()[kind]
+        for module in entry["python-modules"]
+    ],
+)
+def test_every_module_named_has_public_names(module: str) -> None:
+    """A module that moved would be missing from Airflow's lists, and nobody would see it."""
+    assert import_module(module).__all__
+
+
+def test_the_form_asks_for_what_a_connection_may_hold() -> None:
+    """Nothing less, and nothing that would be refused."""
+    assert tuple(FORM_FIELDS) == CONNECTION_FIELDS
+
+
+def test_the_form_has_our_fields() -> None:
+    """In Airflow 3.1 from the hook, in later ones from the description."""
+    from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+
+    [form] = [meta for meta in HookMetaService.hook_meta_data() if meta.connection_type == "torchx"]
+    fields: Mapping[str, Any] = form.extra_fields or {}
+    assert set(fields) == set(FORM_FIELDS)
+    assert form.standard_fields is not None
+    assert form.standard_fields.password is not None
+    assert form.standard_fields.password.hidden

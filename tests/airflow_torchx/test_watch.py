@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_torchx._deferral import Deferral, Fired
+from airflow_torchx._pace import Pace
+from airflow_torchx._watch import Watch
+from torchx_core.runner import Runner, get_runner
+from torchx_core.schedulers import AppEvent, LogLines
+from torchx_core.specs import AppDef, AppState, Role
+
+FREE = Pace(1e9, 1e9)
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    """A runner whose apps are local processes."""
+    with get_runner("watch", state_dir=str(tmp_path / "state")) as runner:
+        yield runner
+        for app in runner.list("local_cwd"):
+            runner.cancel(app.app_handle, grace_s=0)
+            runner.wait(app.app_handle, timeout_s=10)
+
+
+class Seen:
+    """What a watch showed and saved."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.saved: list[str] = []
+        self.hidden: dict[str, str] = {}
+
+    def show(self, event: AppEvent) -> None:
+        """Keep the lines."""
+        if isinstance(event, LogLines):
+            self.lines += event.lines
+
+    async def bookmark(self, cursor: str) -> None:
+        """Keep the cursor."""
+        self.saved.append(cursor)
+
+
+def _submit(runner: Runner, script: str) -> str:
+    return runner.run(AppDef("a", [Role("r", "", entrypoint="sh", args=["-c", script])]), "local_cwd")
+
+
+def _watch(runner: Runner, handle: str, *paces: Pace, **fields: object) -> tuple[Watch, Seen]:
+    seen = Seen()
+    deferral = Deferral(handle=handle, token="me", cursor=None, not_before=0.0, **fields)  # type: ignore[arg-type]  # noqa: S106
+    return Watch(runner, deferral, seen.show, seen.bookmark, paces or [FREE], seen.hidden.update), seen
+
+
+def test_every_line_is_shown_and_the_end_is_seen(runner: Runner) -> None:
+    """The cursor it ends with has nothing after it."""
+    watch, seen = _watch(runner, handle := _submit(runner, "echo a; echo b"))
+    fired = asyncio.run(watch.until_over())
+    assert (seen.lines, watch.drained) == (["a", "b"], True)
+    assert list(runner.follow(handle, fired.cursor)) == []
+    assert seen.saved == [fired.cursor]
+
+
+def test_what_comes_too_fast_is_left_to_the_worker(runner: Runner) -> None:
+    """The watch ends when the app does, and the rest follows from its cursor, each line once."""
+    handle = _submit(runner, "seq 60000; exec sleep 600")
+    next(line for batch in runner.follow(handle) for line in batch.lines() if line.text == "60000")
+    runner.cancel(handle, grace_s=0)
+    watch, seen = _watch(runner, handle, Pace(1.0, 10.0))
+    fired = asyncio.run(watch.until_over())
+    assert not watch.drained
+    assert 0 < len(seen.lines) < 60000
+    rest = [line.text for batch in runner.follow(handle, fired.cursor) for line in batch.lines()]
+    assert seen.lines + rest == [str(i) for i in range(1, 60001)]
+
+
+def test_the_deadline_is_kept(runner: Runner) -> None:
+    """The app is cancelled for the given reason."""
+    handle = _submit(runner, "exec sleep 600")
+    assert runner.take_over(handle, "me")
+    watch, _ = _watch(runner, handle, deadline=time.time(), timeout_reason="too late")
+    fired = asyncio.run(watch.until_over())
+    status = runner.status(handle)
+    assert status is not None
+    assert (fired.timed_out, status.state, status.msg) == (True, AppState.CANCELLED, "too late")
+
+
+def test_a_deadline_does_not_cancel_what_belongs_to_another(runner: Runner) -> None:
+    """A newer try has taken the app over; the watch goes on watching."""
+    handle = _submit(runner, "read -r _; exit 3")
+    assert runner.take_over(handle, "newer")
+    watch, _ = _watch(runner, handle, deadline=time.time())
+    asyncio.run(watch.until_over())
+    status = runner.status(handle)
+    assert status is not None
+    assert status.state is not AppState.CANCELLED
+
+
+def test_an_unknown_app_is_an_error_not_an_end(runner: Runner) -> None:
+    """Whoever resumes the task is told."""
+    watch, _ = _watch(runner, "local_cwd://watch/nobody")
+    assert "unknown app" in str(asyncio.run(watch.until_over()).error)
+
+
+def test_secrets_are_hidden_before_a_line_is_shown(runner: Runner) -> None:
+    """The process that shows the lines is another one than that which knew the app."""
+    role = Role("r", "", entrypoint="sh", args=["-c", "echo $API_TOKEN"], env={"API_TOKEN": "hunter22"})
+    watch, seen = _watch(runner, runner.run(AppDef("a", [role]), "local_cwd"))
+    asyncio.run(watch.until_over())
+    assert seen.hidden["API_TOKEN"] == "hunter22"  # noqa: S105  (made up)
+
+
+def test_what_crosses_comes_back_as_it_was() -> None:
+    """Through JSON values; what is no payload says nothing."""
+    fired = Fired(cursor="c", shown_bytes=3, timed_out=True, error="e")
+    assert Fired.from_json(fired.to_json()) == fired
+    assert Fired.from_json("success") == Fired.from_json(None) == Fired()

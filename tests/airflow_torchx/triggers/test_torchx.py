@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import (
+    ErrorResponse,
+    GetTaskStates,
+    GetXCom,
+    SetXCom,
+    TaskStatesResult,
+    ToTask,
+    XComResult,
+)
+from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
+
+from airflow_torchx import _engine
+from airflow_torchx._deferral import Deferral
+from airflow_torchx.triggers import TorchXTrigger
+from airflow_torchx.triggers.torchx import CURSOR_KEY
+from torchx_core.runner import Runner, get_runner
+from torchx_core.specs import AppDef, AppState, AppStatus, Role
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
+]
+
+ME = "airflow-try-1-ti"
+RESULT = """echo '{"type": "result", "value": 7}' >> "$TORCHX_REPORT_FILE" """
+
+
+@dataclass
+class Task:
+    """The deferred task, as Airflow shows it to its trigger."""
+
+    dag_id: str = "d"
+    run_id: str = "r"
+    task_id: str = "t"
+    map_index: int = -1
+
+
+@dataclass
+class Airflow:
+    """Answers a trigger's questions in place of the triggerer."""
+
+    state: str | None = "failed"
+    knows_the_run: bool = True
+    is_down: bool = False
+    xcoms: dict[str, Any] = field(default_factory=dict)
+
+    def send(self, message: object) -> ToTask | None:
+        """Answer as Airflow's server does."""
+        if self.is_down:
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
+        match message:
+            case GetTaskStates():
+                return TaskStatesResult(task_states={"r": {"t": self.state}} if self.knows_the_run else {})
+            case GetXCom():
+                return XComResult(key=message.key, value=self.xcoms.get(message.key))
+            case SetXCom():
+                self.xcoms[message.key] = message.value
+                return None
+            case _:
+                raise AssertionError(f"unexpected: {message}")
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
+    """Airflow's side of the triggerer."""
+    fake = Airflow()
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", fake, raising=False)
+    return fake
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
+    """A runner of local apps, and the one that the trigger makes."""
+    monkeypatch.setenv("TORCHX_STATE_DIR", str(tmp_path))
+    with get_runner() as runner:
+        yield runner
+        for app in runner.list("local_cwd"):
+            runner.cancel(app.app_handle, grace_s=0)
+            runner.wait(app.app_handle, timeout_s=10)
+
+
+def _submit(runner: Runner, script: str) -> str:
+    """Run a script as the app of a task that has deferred."""
+    app = AppDef("a", [Role("r", image="", entrypoint="sh", args=["-c", script])])
+    handle = runner.run(app, "local_cwd", cfg={"grace_s": 1.0})
+    assert runner.take_over(handle, ME)
+    return handle
+
+
+def _trigger(handle: str, *, in_task: bool = True, **fields: object) -> TorchXTrigger:
+    """Return a trigger as the triggerer makes it."""
+    given = {"handle": handle, "token": ME, "cursor": None, "not_before": 0.0, "end_task": True, **fields}
+    _, kwargs = TorchXTrigger(**Deferral(**given).to_json()).serialize()  # type: ignore[arg-type]  # what it takes
+    trigger = TorchXTrigger(**kwargs)
+    if in_task:
+        trigger.task_instance = Task()  # type: ignore[assignment]  # all that is looked at
+    return trigger
+
+
+async def _fire(trigger: TorchXTrigger) -> TriggerEvent:
+    events = [event async for event in trigger.run()]
+    assert len(events) == 1
+    return events[0]
+
+
+def _status(runner: Runner, handle: str) -> AppStatus:
+    status = runner.status(handle)
+    assert status is not None
+    return status
+
+
+def test_it_is_made_again_from_what_it_serializes() -> None:
+    """In another process, through JSON."""
+    first = _trigger("local_cwd://s/a", deadline=3.5, timeout_reason="late", conn_id="c", limit_bytes=7)
+    path, kwargs = first.serialize()
+    assert path == f"{TorchXTrigger.__module__}.TorchXTrigger"
+    assert TorchXTrigger(**json.loads(json.dumps(kwargs))).serialize() == (path, kwargs)
+
+
+# --- on_kill
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("failed", "cancelled by user action in Airflow: the task instance is failed"),
+        ("success", "cancelled by user action in Airflow: the task instance is success"),
+        ("skipped", "cancelled by user action in Airflow: the task instance is skipped"),
+        (None, "cancelled because the Airflow task was cleared"),
+        ("queued", "cancelled because the Airflow task was cleared"),
+    ],
+)
+def test_a_users_act_cancels(runner: Runner, airflow: Airflow, state: str | None, reason: str) -> None:
+    """The app ends, and says for whose sake."""
+    handle = _submit(runner, "exec sleep 600")
+    airflow.state = state
+    asyncio.run(_trigger(handle).on_kill())
+    runner.wait(handle, timeout_s=10)
+    assert (_status(runner, handle).state, _status(runner, handle).msg) == (AppState.CANCELLED, reason)
+
+
+@pytest.mark.usefixtures("airflow")
+def test_a_kill_that_is_cut_short_cancels_all_the_same(runner: Runner) -> None:
+    """Airflow cancels `on_kill` a second after it has called it, and so again every second."""
+    handle = _submit(runner, "exec sleep 600")
+
+    async def kill() -> None:
+        on_kill = asyncio.create_task(_trigger(handle).on_kill())
+        await asyncio.sleep(0)
+        on_kill.cancel()
+        await asyncio.to_thread(runner.wait, handle, timeout_s=10)
+        assert on_kill.cancelled()
+
+    asyncio.run(kill())
+    assert _status(runner, handle).state is AppState.CANCELLED
+
+
+@pytest.mark.usefixtures("airflow")
+@pytest.mark.parametrize(
+    ("message", "state"), [("__airflow_user_action__", AppState.CANCELLED), (None, AppState.RUNNING)]
+)
+def test_only_a_users_act_on_a_running_trigger_cancels(
+    runner: Runner, message: str | None, state: AppState
+) -> None:
+    """Where many are killed at once Airflow calls no `on_kill`; a triggerer that stops has no message."""
+    handle = _submit(runner, "exec sleep 600")
+
+    async def cut() -> None:
+        run = asyncio.create_task(_fire(_trigger(handle)))
+        await asyncio.sleep(0.3)
+        run.cancel(message)
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task is not asyncio.current_task()))
+
+    asyncio.run(cut())
+    if message:
+        runner.wait(handle, timeout_s=10)
+    assert _status(runner, handle).state is state
+
+
+def test_a_deleted_run_cancels(runner: Runner, airflow: Airflow) -> None:
+    """Airflow knows the task no more, so nobody will come back for its app."""
+    handle = _submit(runner, "exec sleep 600")
+    airflow.knows_the_run = False
+    asyncio.run(_trigger(handle).on_kill())
+    runner.wait(handle, timeout_s=10)
+    assert _status(runner, handle).msg.endswith("the task instance is deleted")
+
+
+def test_a_task_that_is_still_deferred_keeps_its_app(runner: Runner, airflow: Airflow) -> None:
+    """A triggerer that froze and thawed is told of a kill that never was."""
+    handle = _submit(runner, "exec sleep 600")
+    airflow.state = "deferred"
+    assert _goes_on_after_kill(runner, _trigger(handle))
+
+
+def test_an_unknown_state_keeps_the_app(runner: Runner, airflow: Airflow) -> None:
+    """When Airflow does not answer, nobody knows whether a user wanted this."""
+    handle = _submit(runner, "exec sleep 600")
+    airflow.is_down = True
+    assert _goes_on_after_kill(runner, _trigger(handle))
+
+
+def test_an_app_of_a_newer_try_is_left_alone(runner: Runner, airflow: Airflow) -> None:
+    """After a clear Airflow calls `on_kill` when the next try has begun."""
+    handle = _submit(runner, "exec sleep 600")
+    assert runner.take_over(handle, "airflow-try-2-ti", expected=ME)
+    airflow.state = "running"
+    assert _goes_on_after_kill(runner, _trigger(handle))
+
+
+def test_without_a_token_nothing_is_cancelled(runner: Runner, airflow: Airflow) -> None:
+    """A sensor's trigger watches an app that is not its own."""
+    handle = _submit(runner, "exec sleep 600")
+    airflow.state = "failed"
+    assert _goes_on_after_kill(runner, _trigger(handle, token=""))
+
+
+def _goes_on_after_kill(runner: Runner, trigger: TorchXTrigger) -> bool:
+    """Kill the trigger; return whether its app is left for us to end, for the first wish is the one kept."""
+    asyncio.run(trigger.on_kill())
+    handle = str(trigger.serialize()[1]["handle"])
+    runner.cancel(handle, grace_s=0, reason="nobody else did")
+    runner.wait(handle, timeout_s=10)
+    return _status(runner, handle).msg == "nobody else did"
+
+
+@pytest.mark.usefixtures("airflow")
+@pytest.mark.parametrize("kills_reach_triggers", [True, False])
+def test_an_airflow_without_on_kill_will_do(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, kills_reach_triggers: bool
+) -> None:
+    """Below 3.3 a killed trigger is cleaned up and nothing else; above, that means nothing."""
+    monkeypatch.setattr(_engine, "KILLS_REACH_TRIGGERS", kills_reach_triggers)
+    handle = _submit(runner, "exec sleep 600")
+    asyncio.run(_trigger(handle).cleanup())
+    runner.cancel(handle, grace_s=0, reason="nobody else did")
+    runner.wait(handle, timeout_s=10)
+    assert (_status(runner, handle).msg == "nobody else did") == kills_reach_triggers
+
+
+@pytest.mark.usefixtures("runner", "airflow")
+def test_a_trigger_that_has_fired_cancels_nothing() -> None:
+    """Airflow kills a trigger that lingers after its event, though its task goes on."""
+    trigger = _trigger("local_cwd://torchx/gone")
+    event = asyncio.run(_fire(trigger))
+    assert "unknown app" in str(event.payload["error"])
+    asyncio.run(trigger.on_kill())  # an attempt to cancel that app would raise
+
+
+# --- what it fires
+
+
+@pytest.mark.usefixtures("airflow")
+@pytest.mark.parametrize(("script", "xcoms"), [("true", {}), (RESULT, {"return_value": 7})])
+def test_a_success_ends_the_task_from_here(runner: Runner, script: str, xcoms: dict[str, object]) -> None:
+    """With the XComs that a worker would push; an app without a result pushes none."""
+    handle = _submit(runner, script)
+    event = asyncio.run(_fire(_trigger(handle)))
+    assert isinstance(event, TaskSuccessEvent)
+    app = _status(runner, handle).to_json()
+    assert event.xcoms == {"app": {"handle": handle, **app}, "exit_codes": {"r/0": 0}, **xcoms}
+
+
+@pytest.mark.usefixtures("airflow")
+@pytest.mark.parametrize(
+    ("script", "fields"),
+    [
+        ("exit 3", {}),
+        ("true", {"end_task": False}),
+        ("true", {"in_task": False}),
+        ("exec sleep 600", {"deadline": 1.0, "timeout_reason": "late"}),
+        ("trap 'exit 0' TERM; sleep 600 & wait", {"deadline": 1.0, "timeout_reason": "late"}),
+    ],
+    ids=["failure", "work for the operator", "dag.test", "timeout", "timeout and exit 0"],
+)
+def test_whatever_else_happens_resumes_the_task(
+    runner: Runner, script: str, fields: dict[str, object]
+) -> None:
+    """A worker then raises what is to raise, runs callbacks, splits results."""
+    event = asyncio.run(_fire(_trigger(_submit(runner, script), **fields)))  # type: ignore[arg-type]
+    assert not isinstance(event, TaskSuccessEvent)
+    assert event.payload["timed_out"] == ("deadline" in fields)
+
+
+@pytest.mark.usefixtures("airflow")
+def test_it_fires_no_earlier_than_it_may(runner: Runner) -> None:
+    """Airflow would take a trigger that is faster than its worker for a failure."""
+    not_before = time.time() + 0.5
+    asyncio.run(_fire(_trigger(_submit(runner, "true"), not_before=not_before)))
+    assert time.time() >= not_before
+
+
+def test_a_new_triggerer_goes_on_where_the_last_one_was(runner: Runner, airflow: Airflow) -> None:
+    """The cursor that it left is the one that the task is resumed with."""
+    handle = _submit(runner, "echo a; exit 3")
+    first = asyncio.run(_fire(_trigger(handle)))
+    assert airflow.xcoms[CURSOR_KEY] == first.payload["cursor"]
+    second = asyncio.run(_fire(_trigger(handle)))
+    assert (second.payload["cursor"], second.payload["shown_bytes"]) == (first.payload["cursor"], 0)
+
+
+def test_an_airflow_that_is_down_does_not_stop_it(runner: Runner, airflow: Airflow) -> None:
+    """The log's position cannot be kept, so some lines may come again; the app is followed all the same."""
+    airflow.is_down = True
+    event = asyncio.run(_fire(_trigger(_submit(runner, "true"))))
+    assert isinstance(event, TaskSuccessEvent)

@@ -1,0 +1,141 @@
+"""A running task of a real Airflow and its app, whose lines the test lets it write one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from airflow_server import AirflowServer, Task
+from local_apps import running
+
+from airflow_torchx.triggers.torchx import CURSOR_KEY
+from torchx_core.runner import Runner, get_runner
+from torchx_core.specs import AppStatus
+from torchx_core.testing import wait_until
+
+__all__ = ["CODE", "Job", "StartJob", "starting_jobs"]
+
+LINES = 4
+WAIT_S = 120.0
+
+CODE = '''
+# Writes line i as soon as the test has made the file i.
+CODE = """
+import os, sys, time
+for i in range(4):
+    while not os.path.exists(f"{sys.argv[1]}/{i}"):
+        time.sleep(0.01)
+    print("token", os.environ["API_TOKEN"])
+    print("line", i, flush=True)
+"""
+
+def dag(dag_id, *, retries=2, dagrun_timeout=None, **arguments):
+    with DAG(
+        dag_id,
+        schedule=None,
+        params={"folder": ""},
+        is_paused_upon_creation=False,
+        dagrun_timeout=dagrun_timeout,
+    ) as made:
+        TorchXRunOperator(
+            task_id="t",
+            app=app("python3", "-c", CODE, "{{ params.folder }}", env={"API_TOKEN": "hunter22"}),
+            cfg="grace_s=1",
+            retries=retries,
+            retry_delay=timedelta(seconds=1),
+            **arguments,
+        )
+    return made
+'''
+"""Begins a file of DAGs whose only task runs such an app."""
+
+
+class Job:
+    """A running task and its app."""
+
+    def __init__(self, airflow: AirflowServer, runner: Runner, folder: Path, dag_id: str) -> None:
+        self.airflow = airflow
+        self.runner = runner
+        self._folder = folder
+        self._written = 0
+        self.task: Task = airflow.trigger(dag_id, folder=str(folder))
+        self.handle: str = airflow.xcom(self.task, "handle")
+
+    def write(self, count: int = 1) -> None:
+        """Let the app write its next lines."""
+        for i in range(self._written, self._written + count):
+            (self._folder / str(i)).touch()
+        self._written += count
+
+    def write_all(self) -> None:
+        """Let it write the rest of its lines, and end."""
+        self.write(LINES - self._written)
+
+    def wait_for_lines(self, *wanted: int, try_number: int = 1) -> None:
+        """Wait until the log of that try shows these lines, and no other."""
+        wait_until(lambda: self.lines(try_number) == list(wanted), WAIT_S)
+
+    def lines(self, try_number: int = 1) -> list[int]:
+        """Return which of the app's lines the log of that try shows."""
+        log = self.airflow.log(self.task, try_number).splitlines()
+        return [int(line.removeprefix("[r/0] line ")) for line in log if line.startswith("[r/0] line ")]
+
+    def wait_for_bookmark(self) -> None:
+        """Wait until Airflow knows that the lines so far are in the log."""
+        wait_until(lambda: self._is_shown_to(self.airflow.stored(self.task, "torchx")["cursor"]), WAIT_S)
+
+    def wait_for_note(self) -> None:
+        """Wait until the trigger has noted that the lines so far are in the log."""
+        wait_until(lambda: self._is_shown_to(self.airflow.xcom(self.task, CURSOR_KEY)), WAIT_S)
+
+    def _is_shown_to(self, cursor: str) -> bool:
+        """Return whether whoever goes on from the cursor shows no line that the log shows already."""
+        batch = next(self.runner.follow(self.handle, cursor, tick_s=0.01))
+        return not any(True for _ in batch.lines())
+
+    def process(self) -> int:
+        """Return the process id of the running task; its parent is the supervisor."""
+        return self.airflow.process_of(self.task)
+
+    def wait_for_owner(self, prefix: str) -> None:
+        """Wait until the app belongs to somebody whose token begins so."""
+        wait_until(lambda: (self.runner.owner(self.handle) or "").startswith(prefix), WAIT_S)
+
+    def processes(self) -> list[int]:
+        """Return the living processes of all apps of this task."""
+        return running(str(self._folder))
+
+    def status(self) -> AppStatus:
+        """Return the app's status now."""
+        status = self.runner.status(self.handle)
+        assert status is not None
+        return status
+
+    def end(self) -> AppStatus:
+        """Return the app's final status; without following it, which would renew its lease."""
+        wait_until(lambda: self.status().is_terminal(), WAIT_S)
+        return self.status()
+
+    def handles(self) -> list[str]:
+        """Return every app of this task, oldest first."""
+        apps = self.runner.list("local_cwd")
+        prefix = f"{self.task.dag_id}-t-"
+        return [app.app_handle for app in apps if app.app_id.startswith(prefix)]
+
+
+StartJob: TypeAlias = Callable[[str], Job]
+"""Runs the task of a DAG and waits until its app has been submitted."""
+
+
+@contextmanager
+def starting_jobs(airflow: AirflowServer, folder: Path) -> Iterator[StartJob]:
+    """Yield what starts jobs; end and forget their apps afterwards."""
+    with get_runner(state_dir=str(airflow.state_dir)) as runner:
+        yield lambda dag_id: Job(airflow, runner, folder, dag_id)
+        for app in runner.list("local_cwd"):
+            runner.cancel(app.app_handle, grace_s=0)
+            runner.wait(app.app_handle, timeout_s=10)
+            runner.delete(app.app_handle)
+        airflow.restore()
