@@ -21,6 +21,9 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "component_usage",
+    "cli_reference",
+    "resource_table",
     "scheduler_tables",
 ]
 default_role = "code"  # docstrings put names into single backticks

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Build the three wheels, install them into a clean environment and use them with the sources out of the way:
-# first the core with nothing but what it declares, then the integrations beside it.
+# first the core with nothing but what it declares, then its command line, then the integrations beside it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=$(mktemp -d)
@@ -17,6 +17,9 @@ uv venv --quiet --python .venv/bin/python "$folder/venv"
 install=(uv pip install --quiet --python "$folder/venv/bin/python" --constraint constraints/dev.txt)
 "${install[@]}" dist/torchx_core-*.whl
 (cd "$folder" && venv/bin/python -I use_core.py)
+("$folder/venv/bin/torchx-core" --version 2>&1 || true) | grep -F "pip install 'torchx-core[cli]'"
+"${install[@]}" "$(echo dist/torchx_core-*.whl)[cli]"
+"$folder/venv/bin/torchx-core" --version
 "${install[@]}" dist/*.whl
 (cd "$folder" && venv/bin/python -I use_integrations.py)
 uv pip check --quiet --python "$folder/venv/bin/python"
