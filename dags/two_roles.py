@@ -7,6 +7,7 @@ any replica fails the others are stopped.
 from __future__ import annotations
 
 import sys
+import tempfile
 
 from airflow.sdk import DAG
 
@@ -40,7 +41,8 @@ with socket.create_connection(("127.0.0.1", int(open(address).read()))) as conne
     print(f"INFO got {connection.recv(16).decode()}", flush=True)
 """
 
-FOLDER = "{{ params.folder }}/{{ run_id }}"
+HOME = f"{tempfile.gettempdir()}/two_roles"
+FOLDER = "{{ params.folder }}/{{ run_id }}"  # shared by both roles
 
 
 def python_role(name: str, code: str, *args: str, num_replicas: int = 1) -> Role:
@@ -55,7 +57,7 @@ with DAG(
     description="A server and its workers",
     schedule=None,
     catchup=False,
-    params={"folder": "/tmp/two_roles"},  # noqa: S108  (shared by both roles; change it as you like)
+    params={"folder": HOME},  # pyright: ignore[reportArgumentType]  # Airflow's own way to write it
     doc_md=__doc__,
 ):
     TorchXRunOperator(

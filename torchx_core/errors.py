@@ -302,8 +302,9 @@ class UnknownNamedResourceError(NotFoundError, KeyError):
         hint = did_you_mean(name, self.known) or f"; known: {', '.join(self.known)}"
         super().__init__(f"unknown named resource {name!r}{hint}")
 
-    __str__ = TorchXError.__str__
-    """A KeyError would show its message in quotes."""
+    def __str__(self) -> str:
+        """Return the message; a KeyError would show it in quotes."""
+        return TorchXError.__str__(self)
 
 
 class ComponentNotFoundException(NotFoundError):

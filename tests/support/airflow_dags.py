@@ -138,7 +138,7 @@ def _store(bag: Any, sync_bag_to_db: Callable[..., object]) -> None:
     """Store the DAGs: below 3.3 `dag.test()` does so only for a name that it has never seen."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
 
-    DagBundlesManager().sync_bundles_to_db()
+    DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]
     sync_bag_to_db(bag, "dags-folder", None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,7 +89,7 @@ class Job:
 
     def wait_for_note(self) -> None:
         """Wait until the trigger has noted that the lines so far are in the log."""
-        wait_until(lambda: self._is_shown_to(self.airflow.xcom(self.task, CURSOR_KEY)), WAIT_S)
+        wait_until(lambda: self._is_shown_to(json.dumps(self.airflow.xcom(self.task, CURSOR_KEY))), WAIT_S)
 
     def _is_shown_to(self, cursor: str) -> bool:
         """Return whether whoever goes on from the cursor shows no line that the log shows already."""

@@ -22,4 +22,13 @@ install=(uv pip install --quiet --python "$folder/venv/bin/python" --constraint 
 "$folder/venv/bin/torchx-core" --version
 "${install[@]}" dist/*.whl
 (cd "$folder" && venv/bin/python -I use_integrations.py)
+airflow_shows() { # usage: airflow_shows WORD LIST…: one of Airflow's lists of what providers have has the word
+    (cd "$folder" && venv/bin/airflow providers "${@:2}" --output yaml 2>/dev/null | grep --fixed-strings "$1" >/dev/null)
+    echo "airflow providers ${*:2}: $1"
+}
+airflow_shows airflow_torchx.decorators.torchx.torchx_task get airflow-provider-torchx --full
+airflow_shows airflow_torchx.hooks.torchx.TorchXHook hooks
+airflow_shows airflow_torchx.links.torchx.TorchXRunLink links
+airflow_shows airflow_torchx.triggers triggers
+airflow_shows extra__torchx__scheduler widgets
 uv pip check --quiet --python "$folder/venv/bin/python"

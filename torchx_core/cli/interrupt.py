@@ -83,10 +83,10 @@ class Interrupts:
 
     def __init__(self, *, unasked: Phase) -> None:
         """Change nothing yet; ``unasked`` is for `next_phase`."""
-        self.phase = Phase.FOLLOWING
+        self.phase: Phase = Phase.FOLLOWING
         self.signal: signal.Signals = signal.SIGINT
         """The last one that came."""
-        self.cancelled = False
+        self.cancelled: bool = False
         """Whether the app was to be cancelled."""
         self._unasked = unasked
         self._came: deque[int] = deque()

@@ -35,7 +35,7 @@ class Output:
         self._stderr = stderr
         smart = environ.get("TERM", "") not in ("", "dumb")
         coloured = smart and not environ.get("NO_COLOR")
-        self.terminal = stdout.isatty() and smart
+        self.terminal: bool = stdout.isatty() and smart
         self.paint: Paint = in_colour if coloured and stdout.isatty() else plainly
         self.paint_remark: Paint = in_colour if coloured and stderr.isatty() else plainly
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from typing import Final
 
 from torchx_core.compat import _torchx
 from torchx_core.compat.backend import Backend, Lines, LogsUnavailableError, ReplicaKey, Sight
@@ -15,7 +16,7 @@ from torchx_core.schedulers.events import StreamName
 
 __all__ = ["RemoteBackend"]
 
-log = logging.getLogger(__name__)
+log: Final = logging.getLogger(__name__)
 
 # TorchX's Docker scheduler stops one container after the other, ten seconds each: not with us waiting.
 _CANCEL_S = 2.0

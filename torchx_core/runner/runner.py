@@ -88,7 +88,7 @@ class Runner(RunsComponents, BuildsWorkspaces):
     ) -> None:
         """Create no scheduler yet: each is made when it is first used."""
         self.name = name
-        self.component_defaults = component_defaults or {}
+        self.component_defaults: Mapping[str, Mapping[str, str]] = component_defaults or {}
         self._factories = scheduler_factories
         self._params = dict(scheduler_params or {})
         self._schedulers: dict[tuple[str, str], Scheduler[object]] = {}

@@ -10,7 +10,7 @@ import logging
 import tarfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.docker import records as store
@@ -33,7 +33,7 @@ from torchx_core.specs import AppState
 
 __all__ = ["archive", "attend", "carry_out", "halt", "look", "settle"]
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _MOST_STEPS = 20
 """More than any app needs between two waits; a bound, because a loop without one may be a busy one."""

@@ -34,7 +34,8 @@ class SshTunnel:
         Raises:
             OSError: There is no ``ssh`` here.
         """
-        self.socket, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair()
+        self.socket: socket.socket = ours
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
         try:
             # In a session of its own: Ctrl-C is for us, and nothing can be asked on a terminal.

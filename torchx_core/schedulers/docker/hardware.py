@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import cast
+from typing import Final, cast
 
 from torchx_core.errors import InvalidAppError, InvalidRunConfigException
 from torchx_core.schedulers.docker.options import count
@@ -12,7 +12,7 @@ from torchx_core.specs import AppDef, BindMount, CfgVal, DeviceMount, Role, Volu
 
 __all__ = ["GpuDealer", "check_hardware", "devices", "limits", "mounts", "ports"]
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _MB = 1024 * 1024
 _LEAST_MB = 6

@@ -63,13 +63,20 @@ class Body:
                 skipped = min(self._line_end, size - at)
                 at += skipped
                 self._line_end -= skipped
-                continue
+                if at == size:
+                    break
             end = data.find(_CRLF, at)
             if end < 0:
                 break
-            self._left = _chunk_size(data[at:end])
-            self.ended = not self._left
+            length = _chunk_size(data[at:end])
             at = end + len(_CRLF)
+            if at + length < size and length:  # whole, most are: no need to go round for it
+                parts.append(data[at : at + length])
+                at += length
+                self._line_end = len(_CRLF)
+            else:
+                self._left = length
+                self.ended = not length
         self._rest = data[at:]
         if len(self._rest) > _MAX_SIZE_LINE:
             raise ProtocolError("not the size of a chunk")

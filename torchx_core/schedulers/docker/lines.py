@@ -56,11 +56,11 @@ class Run:
 
     def __init__(self, stream: int, attempt: int, stamp: bytes, lines: list[bytes], *, eol: bool) -> None:
         """Take the lines over, without their newlines."""
-        self.stream = stream
-        self.attempt = attempt
-        self.stamp = stamp
-        self.lines = lines
-        self.eol = eol
+        self.stream: int = stream
+        self.attempt: int = attempt
+        self.stamp: bytes = stamp
+        self.lines: list[bytes] = lines
+        self.eol: bool = eol
 
     def goes_on(self, stream: int, attempt: int, stamp: bytes) -> bool:
         """Return whether a line of this kind belongs to the run."""
@@ -117,16 +117,17 @@ class StreamLines:
 
     def take(self, record: Record, runs: list[Run]) -> None:
         """Take the next record, and add the lines that it completes to the runs."""
-        self._count(record.stamp)
-        if self._parts or self._inside or record.data[-1:] != b"\n":
+        _, stamp, data = record
+        self._count(stamp)
+        if self._parts or self._inside or data[-1:] != b"\n":
             self._take_part(record, runs)
             return
-        self._done = (self._stamp, self._seen)
-        moment, last = record.stamp[:_MILLISECOND], runs[-1] if runs else None
+        self._done = (stamp, self._seen)
+        moment, last = stamp[:_MILLISECOND], runs[-1] if runs else None
         if last and last.goes_on(self._stream, self.attempt, moment):
-            last.lines.append(record.data[:-1])
+            last.lines.append(data[:-1])
         else:
-            runs.append(Run(self._stream, self.attempt, moment, [record.data[:-1]], eol=True))
+            runs.append(Run(self._stream, self.attempt, moment, [data[:-1]], eol=True))
 
     def _take_part(self, record: Record, runs: list[Run]) -> None:
         self.opened = self.opened or record.stamp

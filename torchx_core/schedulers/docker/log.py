@@ -24,7 +24,7 @@ _STREAMS = {
     Stream.STDERR: (STDERR,),
     Stream.COMBINED: (STDOUT, STDERR),
 }
-_FIRST_MARGIN_S, _MARGIN_S = 60, 2
+_FIRST_MARGIN_S, _MARGIN_S = 60.0, 0.5
 """How far before the last record to begin, of a place from elsewhere and of our own: stamps may decrease."""
 _FIRST_PAUSE_S, _PATIENT_S, _LAST_PAUSE_S = 0.05, 1.0, 2.0
 _OK, _GONE, _DEAD = 200, 404, 409

@@ -6,7 +6,7 @@ import io
 import logging
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from torchx_core.schedulers.docker.records import Planned
 from torchx_core.schedulers.events import Metric, Progress, Result
@@ -14,7 +14,7 @@ from torchx_core.supervisor.reports import BadReport, parse_report
 
 __all__ = ["Report", "each_report", "read_reports"]
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 Report: TypeAlias = Progress | Metric | Result
 

@@ -28,15 +28,16 @@ def check_stamp(stamp: bytes) -> bytes:
     return stamp
 
 
-def moved_back(stamp: bytes, seconds: int) -> bytes:
+def moved_back(stamp: bytes, seconds: float) -> bytes:
     """Return the stamp of so many seconds before.
 
     Example:
-        >>> moved_back(b"2026-11-21T14:00:01.000000002Z", 60)
-        b'2026-11-21T13:59:01.000000002Z'
+        >>> moved_back(b"2026-11-21T14:00:01.000000002Z", 60.5)
+        b'2026-11-21T13:59:00.500000002Z'
     """
-    moved = time.gmtime(max(0, _whole_seconds(stamp) - seconds))
-    return time.strftime(_FORMAT, moved).encode() + stamp[_WHOLE:]
+    since_epoch = _whole_seconds(stamp) * 10**9 + int(stamp[_WHOLE + 1 : -1]) - int(seconds * 10**9)
+    whole, rest = divmod(max(0, since_epoch), 10**9)
+    return time.strftime(_FORMAT, time.gmtime(whole)).encode() + b".%09dZ" % rest
 
 
 def unix_time(stamp: bytes) -> str:

@@ -33,7 +33,7 @@ class Stream:
         self._opening = endpoint.parts.scheme == "tcp"
         self._shaking_hands = False
         self._received = False
-        self.wants_write = self._opening
+        self.wants_write: bool = self._opening
         """Whether to wait until it can be written to, beside waiting for what can be read."""
 
     def fileno(self) -> int:

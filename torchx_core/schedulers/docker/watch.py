@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Iterator
 from os import urandom
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from torchx_core.errors import SchedulerError, UnknownAppException
 from torchx_core.schedulers.docker.attend import carry_out
@@ -28,7 +28,7 @@ __all__ = ["Watch"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 _AWAY_S = 300.0
 """How long the engine may be away before whoever follows is told."""

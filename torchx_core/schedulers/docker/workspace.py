@@ -14,7 +14,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from torchx_core.errors import InvalidRunConfigException, SchedulerError
 from torchx_core.schedulers.docker.api import Json
@@ -39,7 +39,7 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _ENGINES_OWN = (" ---> ", "Removing intermediate container ")
 _LAST_LINES = 5
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 
 class _Api(Protocol):

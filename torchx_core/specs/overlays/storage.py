@@ -15,7 +15,7 @@ from torchx_core.specs.overlays.plain import as_overlay
 
 __all__ = ["MARKER", "get_overlay", "set_overlay"]
 
-log = logging.getLogger(__name__)
+log: Final = logging.getLogger(__name__)
 
 MARKER: Final = "__torchx_overlays__"
 """In the metadata of a namespace it says that the other keys are kinds; TorchX reads and writes the same."""
