@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-airflow-versions check format bench install format-check lint types imports \
+.PHONY: help demo test test-slow test-deployment test-airflow-versions check format bench install format-check lint types imports \
         declared spelling docs wheels coverage constraints clean docker-engine browser
 
 # --- what most people want ------------------------------------------------------------------------
@@ -37,8 +37,11 @@ demo: .venv/demo-$(ENGINE).stamp $(if $(filter local_docker,$(SCHEDULER)),docker
 test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
-test-slow: .venv/dev.stamp .venv/demo-airflow.stamp docker-engine browser ## run the tests marked slow or torch
-	$(BIN)/pytest -m "slow or torch" $(PYTEST_ARGS)
+test-slow: .venv/dev.stamp .venv/demo-airflow.stamp docker-engine ## run the tests marked slow or torch
+	$(BIN)/pytest -m "(slow or torch) and not deployment" $(PYTEST_ARGS)
+
+test-deployment: .venv/dev.stamp docker-engine browser ## run the tests of whole deployments, half an hour
+	$(BIN)/pytest -m deployment $(PYTEST_ARGS)
 
 test-airflow-versions: $(AIRFLOWS:%=.venv-airflow-%/dev.stamp) ## test the Airflow package with older Airflows
 	@for version in $(AIRFLOWS); do \

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 
 from benchmarks.experiment import Experiment, Row, Samples, SideName, Size, at_least_times, at_most, none
 from benchmarks.sides.airflow.side import AirflowSide
@@ -27,7 +28,7 @@ def measure(side: AirflowSide, folder: Path, *, repeats: int, lines: int) -> Sam
     del folder
     samples: Samples = {"true_s": [side.submit(["true"]) for _ in range(repeats)]}
     talk = ["awk", f'BEGIN {{ for (i = 0; i < {lines}; i++) printf "%099d\\n", i }}']
-    took_s = side.submit(talk)
+    took_s = side.submit(talk) - median(samples["true_s"])
     samples |= {"kps": [lines / took_s / 1e3], "wrong": [_wrong_lines(side, lines)]}
     if side.can_defer:
         took_s = side.submit(talk, deferrable=True)
@@ -91,7 +92,7 @@ EXPERIMENTS = (
             Row(metric="true_s", what="Airflow task: `true`", unit="s"),
             Row(
                 metric="kps",
-                what="… that prints 100-byte lines into its log",
+                what="… that prints 100-byte lines into its log, over `true`",
                 unit="k lines/s",
                 target=at_least_times(10, "floor"),
             ),
@@ -99,7 +100,7 @@ EXPERIMENTS = (
             Row(metric="wrong", what="… lines lost, repeated or out of order", unit="lines", target=none()),
             Row(metric="import_ms", what="DAG file: import the operator, over DAG itself", unit="ms"),
         ),
-        quick=Size(rounds=1, params={"repeats": 3, "lines": 20_000}, sides=_EVERYBODY),
+        quick=Size(rounds=1, params={"repeats": 3, "lines": 100_000}, sides=_EVERYBODY),
         full=Size(rounds=3, params={"repeats": 5, "lines": 100_000}, sides=_EVERYBODY),
         backend="airflow",
     ),

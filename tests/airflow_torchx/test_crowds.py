@@ -17,7 +17,7 @@ from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.engine, pytest.mark.deployment, pytest.mark.timeout(3600)]
 
 FULL = os.environ.get("TORCHX_FULL_CROWDS") == "1"
 """Whether to run at full size, half an hour on two cores."""

@@ -16,7 +16,7 @@ from airflow_server import AirflowServer
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.deployment, pytest.mark.timeout(600)]
 
 RESUMED = """
 dag("resumed-deferred", deferrable=True, on_success_callback=print)

@@ -13,7 +13,7 @@ from browser import Page, browse, missing
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.slow,
+    pytest.mark.deployment,
     pytest.mark.timeout(300),
     pytest.mark.skipif(bool(missing()), reason=f"not installed: {missing()}"),
 ]

@@ -9,6 +9,7 @@ import secrets
 import select
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.error
@@ -129,7 +130,10 @@ class AirflowServer:
         return int(started.stdout)
 
     def stop(self) -> None:
-        """End all components."""
+        """End all components, and whatever of theirs stays behind when one has to be killed."""
+        for pid in self._pids.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._orphans += psutil.Process(pid).children(recursive=True)
         for signum in (signal.SIGTERM, signal.SIGKILL):
             for pid in self._pids.values():
                 with contextlib.suppress(ProcessLookupError):
@@ -165,6 +169,27 @@ class AirflowServer:
         for each in (process, *process.children(recursive=True)):
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.send_signal(signum)
+
+    def freeze(self, component: str) -> None:
+        """Stop all processes of a component where they stand, but not while they hold the lock of SQLite."""
+
+        def is_frozen() -> bool:
+            self.signal(component, signal.SIGSTOP)
+            if self._database_is_free():
+                return True
+            self.signal(component, signal.SIGCONT)
+            return False
+
+        wait_until(is_frozen, RUN_TIMEOUT_S)
+
+    def _database_is_free(self) -> bool:
+        with contextlib.closing(sqlite3.connect(self._home / "airflow.db", isolation_level=None)) as database:
+            try:
+                database.execute("begin immediate")
+            except sqlite3.OperationalError:
+                return False
+            database.execute("rollback")
+            return True
 
     def restore(self) -> None:
         """Bring back what a test has taken away, and end what it has added."""

@@ -9,7 +9,7 @@ from airflow_server import AirflowServer
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.slow,
+    pytest.mark.deployment,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]

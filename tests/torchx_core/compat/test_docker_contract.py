@@ -32,7 +32,7 @@ def engine(private_home: Path) -> Iterator[DockerEngine]:
         engine.stop()
 
 
-@pytest.mark.slow  # TorchX stops containers one after the other, and each holds out for ten seconds
+@pytest.mark.deployment  # TorchX stops containers one after the other, and each holds out for ten seconds
 @pytest.mark.engine  # its client's sockets stay open until they are collected
 @pytest.mark.timeout(300)
 class TestTorchXLocalDocker(SchedulerContract):
