@@ -162,10 +162,10 @@ def _split_fast(upstream: object) -> None:
     This is the one thing that is replaced inside TorchX. Its schedulers call the function for each log that
     they read, and there is no way around it.
     """
-    original = import_module("torchx.schedulers.api").split_lines
-    homes = {"torchx.schedulers.api", *(cls.__module__ for cls in type(upstream).__mro__)}
-    for home in map(import_module, homes):
-        if getattr(home, "split_lines", None) is original:
+    api = "torchx.schedulers.api"
+    for home in map(import_module, {api, *(cls.__module__ for cls in type(upstream).__mro__)}):
+        # Told by where it was defined: its own home may have lost it to an earlier scheduler's sake already.
+        if getattr(getattr(home, "split_lines", None), "__module__", None) == api:
             vars(home)["split_lines"] = split_lines
 
 
