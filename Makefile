@@ -35,7 +35,8 @@ demo: .venv/demo-$(ENGINE).stamp $(if $(filter local_docker,$(SCHEDULER)),docker
 	ENGINE=$(ENGINE) SCHEDULER=$(SCHEDULER) $(BIN)/python dags/demo.py
 
 test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --ignore tests/prefect_torchx $(PYTEST_ARGS)
+	$(BIN)/pytest tests/prefect_torchx $(PYTEST_ARGS)
 
 test-slow: .venv/dev.stamp .venv/demo-airflow.stamp docker-engine ## run the tests marked slow or torch
 	$(BIN)/pytest -m "(slow or torch) and not deployment" $(PYTEST_ARGS)
