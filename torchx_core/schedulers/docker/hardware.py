@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from torchx_core.errors import InvalidAppError, InvalidRunConfigException
-from torchx_core.schedulers.docker.options import count
+from torchx_core.schedulers.option_values import count
 from torchx_core.specs import AppDef, BindMount, CfgVal, DeviceMount, Role, VolumeMount
 
 __all__ = ["GpuDealer", "check_hardware", "devices", "limits", "mounts", "ports"]

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isfinite
-from typing import cast
+from torchx_core.specs import runopts
 
-from torchx_core.errors import InvalidInputError, InvalidRunConfigException
-from torchx_core.specs import CfgVal, runopts
-
-__all__ = ["NETWORKS", "PULLS", "SHIMS", "check_grace", "count", "docker_run_opts", "one_of", "seconds"]
+__all__ = ["NETWORKS", "PULLS", "SHIMS", "docker_run_opts"]
 
 PULLS = ("missing", "always", "never")
 SHIMS = ("sh", "none")
@@ -64,49 +59,3 @@ def docker_run_opts() -> runopts:
         help="GPUs of the engine to deal out to the replicas, in order; default: any",
     )
     return opts
-
-
-def seconds(cfg: Mapping[str, CfgVal], key: str) -> float | None:
-    """Return the option as a positive number, or None when it is unset.
-
-    Raises:
-        InvalidRunConfigException: It is negative, or zero where that means nothing.
-    """
-    value = cast("float | None", cfg.get(key))
-    if value is not None and not (isfinite(value) and (value > 0 or (value == 0 and key == "grace_s"))):
-        raise InvalidRunConfigException(f"{key} must be a positive number of seconds: {value}", key, cfg)
-    return value
-
-
-def count(cfg: Mapping[str, CfgVal], key: str) -> int | None:
-    """Return the option as a positive number, or None when it is unset.
-
-    Raises:
-        InvalidRunConfigException: It is not positive.
-    """
-    value = cast("int | None", cfg.get(key))
-    if value is not None and value <= 0:
-        raise InvalidRunConfigException(f"{key} must be a positive number: {value}", key, cfg)
-    return value
-
-
-def one_of(cfg: Mapping[str, CfgVal], key: str, allowed: tuple[str, ...]) -> str:
-    """Return the option, which must be one of these.
-
-    Raises:
-        InvalidRunConfigException: It is another.
-    """
-    value = str(cfg.get(key))
-    if value not in allowed:
-        raise InvalidRunConfigException(f"{key} must be one of {', '.join(allowed)}: {value!r}", key, cfg)
-    return value
-
-
-def check_grace(grace_s: float | None) -> None:
-    """Refuse a grace period that is no length of time.
-
-    Raises:
-        InvalidInputError: It is negative, infinite or no number.
-    """
-    if grace_s is not None and not (isfinite(grace_s) and grace_s >= 0):
-        raise InvalidInputError(f"grace_s must be a number of seconds, 0 or more: {grace_s}")

@@ -15,9 +15,10 @@ from torchx_core.schedulers.docker.client import Json
 from torchx_core.schedulers.docker.hardware import GpuDealer, devices, limits, mounts, ports
 from torchx_core.schedulers.docker.labels import of_replica
 from torchx_core.schedulers.docker.names import alias, app_key, app_name, replica_name
-from torchx_core.schedulers.docker.options import NETWORKS, PULLS, SHIMS, count, one_of, seconds
+from torchx_core.schedulers.docker.options import NETWORKS, PULLS, SHIMS
 from torchx_core.schedulers.docker.records import Planned
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE, ShimSettings, command
+from torchx_core.schedulers.option_values import count, one_of, seconds
 from torchx_core.schedulers.secrets import MASK, looks_secret
 from torchx_core.specs import AppDef, CfgVal, RetryPolicy, Role, macros
 

@@ -35,7 +35,7 @@ from torchx_core.schedulers.docker.hardware import check_hardware
 from torchx_core.schedulers.docker.labels import APP, of_session
 from torchx_core.schedulers.docker.names import app_key
 from torchx_core.schedulers.docker.notes import Notes
-from torchx_core.schedulers.docker.options import check_grace, docker_run_opts
+from torchx_core.schedulers.docker.options import docker_run_opts
 from torchx_core.schedulers.docker.ownership import set_owner
 from torchx_core.schedulers.docker.records import Records
 from torchx_core.schedulers.docker.removing import debris, remove_everything
@@ -44,6 +44,7 @@ from torchx_core.schedulers.docker.submit import submit
 from torchx_core.schedulers.docker.view import AppView, Phase, status, view_of
 from torchx_core.schedulers.docker.workspace import build_workspace, prune_workspaces, workspace_image
 from torchx_core.schedulers.ids import make_unique
+from torchx_core.schedulers.option_values import check_grace
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, Role, is_terminal, runopts
 
 __all__ = ["DockerScheduler"]

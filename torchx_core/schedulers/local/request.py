@@ -10,8 +10,8 @@ from typing import cast
 
 from torchx_core.schedulers.local.devices import reserve_plan
 from torchx_core.schedulers.local.images import ImageProvider
-from torchx_core.schedulers.local.options import number, one_of
 from torchx_core.schedulers.local.paths import file_name
+from torchx_core.schedulers.option_values import one_of, seconds
 from torchx_core.schedulers.secrets import mask_env
 from torchx_core.specs import AppDef, CfgVal, Role, macros
 from torchx_core.supervisor.plan import LimitMode, LogMode, Plan, ReplicaPlan, encode_plan
@@ -86,10 +86,10 @@ def render(
         ]
     plan = Plan(
         replicas,
-        grace_s=number(cfg, "grace_s") or 0.0,
-        timeout_s=number(cfg, "timeout_s"),
-        deadline=number(cfg, "deadline"),
-        lease_s=number(cfg, "lease_s"),
+        grace_s=seconds(cfg, "grace_s") or 0.0,
+        timeout_s=seconds(cfg, "timeout_s"),
+        deadline=seconds(cfg, "deadline"),
+        lease_s=seconds(cfg, "lease_s"),
         log_mode=cast("LogMode", one_of(cfg, "log_mode", ("exact", "pipe"))),
         limits=cast("LimitMode", one_of(cfg, "limits", ("auto", "require", "off"))),
         gpu_dir=gpu_dir,
