@@ -14,8 +14,8 @@ from airflow_torchx._hold import Hold
 from airflow_torchx._log import AppLog
 from airflow_torchx._plan import OnWorkerShutdown
 from airflow_torchx._record import AirflowUnavailableError, Record
-from airflow_torchx._request import AppRequest
 from airflow_torchx._tries import TaskTry
+from torchx_core.launch import AppRequest
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppState, AppStatus
 

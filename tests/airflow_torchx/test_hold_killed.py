@@ -22,7 +22,7 @@ from local_apps import app_of
 from task_tries import make_try
 from airflow_torchx._hold import Hold
 from airflow_torchx._record import Record
-from airflow_torchx._request import AppRequest
+from torchx_core.launch import AppRequest
 from torchx_core.runner import get_runner
 from torchx_core.schedulers import LogLines
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_torchx._target import CONNECTION_FIELDS
+from airflow_torchx._connection import CONNECTION_FIELDS
 from airflow_torchx.get_provider_info import FORM_FIELDS, get_provider_info
 
 pytestmark = [

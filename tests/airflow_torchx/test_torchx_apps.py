@@ -3,7 +3,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from airflow_torchx._request import make_app, to_document
+from torchx_core.launch import make_app, to_document
 from torchx_core.specs import AppDef, snapshot_app
 
 utils: Any = import_module("torchx.components.utils")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from airflow_dags import Dags
 
-from airflow_torchx._target import Target
+from airflow_torchx._connection import read_connection
 from airflow_torchx.hooks import TorchXHook
 from torchx_core.errors import InvalidInputError
 from torchx_core.specs import runopts
@@ -83,7 +83,7 @@ def test_a_connection_that_does_not_work_says_why(monkeypatch: pytest.MonkeyPatc
 def test_a_wrong_connection_is_refused(extra: dict[str, object], message: str) -> None:
     """With the name of the connection and of the field."""
     with pytest.raises(InvalidInputError, match=message):
-        Target.of_connection("gpus", extra)
+        read_connection("gpus", extra)
 
 
 def test_what_the_operator_says_wins() -> None:
@@ -92,6 +92,6 @@ def test_what_the_operator_says_wins() -> None:
     options.add("grace_s", type_=float, help="")
     options.add("log_dir", type_=str, help="")
     extra = {"scheduler": "", "session": "s", "cfg": {"graceS": 1.0, "log_dir": "/a"}, "state_dir": None}
-    target = Target.of_connection("gpus", extra).overridden("local_dir", None, "grace_s=5")
+    target = read_connection("gpus", extra).overridden("local_dir", None, "grace_s=5")
     assert (target.scheduler, target.session, target.params) == ("local_dir", "s", {})
     assert target.cfg(options) == {"grace_s": 5.0, "log_dir": "/a"}

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from airflow_torchx import _engine
+from airflow_torchx._connection import read_connection
 from airflow_torchx._engine import BaseHook
-from airflow_torchx._target import Target
 from airflow_torchx.get_provider_info import FORM_FIELDS, HIDDEN_FIELDS, PLACEHOLDERS
 
 if TYPE_CHECKING:
+    from torchx_core.launch import Target
     from torchx_core.runner import Runner
 
 __all__ = ["TorchXHook"]
@@ -44,7 +45,7 @@ class TorchXHook(BaseHook):
     @cached_property
     def target(self) -> Target:
         """What the connection says about where apps run."""
-        return Target.of_connection(self.torchx_conn_id, _engine.connection_extra(self.torchx_conn_id))
+        return read_connection(self.torchx_conn_id, _engine.connection_extra(self.torchx_conn_id))
 
     @override
     def get_conn(self) -> Runner:

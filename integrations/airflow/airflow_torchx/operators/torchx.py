@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from typing_extensions import override
 
 from airflow_torchx import _engine
-from airflow_torchx._cfg import Cfg
 from airflow_torchx._deferral import NOTHING_FIRED, Deferral, Fired
 from airflow_torchx._departure import Departure
 from airflow_torchx._engine import (
@@ -28,24 +27,24 @@ from airflow_torchx._hold import Hold
 from airflow_torchx._log import AppLog
 from airflow_torchx._memory import ProbingMemory, StoreMemory
 from airflow_torchx._outcome import deliver
-from airflow_torchx._request import (
-    AppDocument,
-    AppRequest,
-    ComponentArgs,
-    check_app,
-    check_component,
-    check_target,
-    make_app,
-    make_component,
-    to_document,
-)
-from airflow_torchx._target import DEFAULT_SCHEDULER, Target
+from airflow_torchx._parse_checks import check_app, check_component, check_target
 from airflow_torchx.hooks import TorchXHook
 from airflow_torchx.links import TorchXRunLink, TorchXServiceLink
 from airflow_torchx.links.torchx import push_links
 from airflow_torchx.triggers import TorchXTrigger
 from airflow_torchx.triggers.torchx import CURSOR_KEY
 from torchx_core.errors import ComponentNotFoundException, InvalidInputError, UnknownSchedulerException
+from torchx_core.launch import (
+    DEFAULT_SCHEDULER,
+    AppDocument,
+    AppRequest,
+    Cfg,
+    ComponentArgs,
+    Target,
+    make_app,
+    make_component,
+    to_document,
+)
 from torchx_core.runner import Runner
 from torchx_core.specs import AppDef, AppState, AppStatus
 

@@ -19,10 +19,10 @@ from airflow_torchx._engine import (
     Context,
 )
 from airflow_torchx._hold import DEFERRED_AT_LEAST_S
-from airflow_torchx._target import Target
 from airflow_torchx.hooks import TorchXHook
 from airflow_torchx.triggers import TorchXTrigger
 from torchx_core.errors import UnknownAppException, WaitTimeoutError
+from torchx_core.launch import Target
 from torchx_core.specs import AppHandle, AppState, AppStatus
 
 __all__ = ["TorchXSensor"]

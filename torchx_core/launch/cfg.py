@@ -1,4 +1,4 @@
-"""Options of a scheduler, as a DAG's author or a connection gives them."""
+"""Options of a scheduler, as people write them in a workflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Cfg: TypeAlias = Mapping[str, CfgVal] | str | None
 def make_cfg(cfg: Cfg, options: runopts) -> dict[str, CfgVal]:
     """Return the options given, with texts read as the types that the scheduler wants.
 
-    A rendered template is always a text: ``{"grace_s": "{{ params.grace }}"}`` becomes a number here.
+    A rendered template or a form's field is always a text: ``{"grace_s": "5"}`` becomes a number here.
 
     Raises:
         InvalidRunConfigException: An option is unknown, or no value of its type.
