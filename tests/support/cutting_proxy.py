@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import StreamReader, StreamWriter
+from contextlib import suppress
 
 
 class CuttingProxy:
@@ -35,11 +36,12 @@ class CuttingProxy:
 
 
 async def _pass_on(source: StreamReader, target: StreamWriter, left: int) -> None:
-    while left and (data := await source.read(1 << 16)):
-        data = data[:left] if left > 0 else data
-        left -= len(data) if left > 0 else 0
-        target.write(data)
-        await target.drain()
+    with suppress(ConnectionError):  # either side may leave
+        while left and (data := await source.read(1 << 16)):
+            data = data[:left] if left > 0 else data
+            left -= len(data) if left > 0 else 0
+            target.write(data)
+            await target.drain()
 
 
 async def main(ours: str, engine: str, size: int, cuts: int) -> None:

@@ -23,10 +23,15 @@ class CommandLine:
     def __init__(self) -> None:
         """Start nothing."""
         self._ids: list[str] = []
+        self._networks: list[str] = []
 
-    def submit(self, command: Sequence[str], replicas: int = 1) -> list[str]:
+    def submit(self, command: Sequence[str], replicas: int = 1, *, network: bool = False) -> list[str]:
         """Run them all, then collect their ids."""
-        run = ["docker", "run", "--detach", "--init", IMAGE, *command]
+        run = ["docker", "run", "--detach", "--init"]
+        if network:
+            self._networks.append(_docker("network", "create", f"cli-{len(self._networks)}").strip())
+            run += ["--network", self._networks[-1]]
+        run += [IMAGE, *command]
         started = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True) for _ in range(replicas)]
         job = [process.communicate()[0].strip() for process in started]
         self._ids += job
@@ -58,6 +63,8 @@ class CommandLine:
         """Remove all with one command."""
         if self._ids:
             _docker("rm", "--force", "--volumes", *self._ids)
+        if self._networks:
+            _docker("network", "rm", *self._networks)
 
 
 def _docker(*arguments: str) -> str:

@@ -29,12 +29,17 @@ class Floor:
         self._client = _docker.from_env(max_pool_size=_THREADS)
         self._pool = ThreadPoolExecutor(_THREADS)
         self._containers: list[Any] = []
+        self._networks: list[Any] = []
 
-    def submit(self, command: Sequence[str], replicas: int = 1) -> list[Any]:
+    def submit(self, command: Sequence[str], replicas: int = 1, *, network: bool = False) -> list[Any]:
         """Create and start in parallel."""
+        place: dict[str, str] = {}
+        if network:
+            self._networks.append(self._client.networks.create(f"floor-{len(self._networks)}"))
+            place["network"] = self._networks[-1].name
 
         def run(_: int) -> object:
-            return self._client.containers.run(IMAGE, list(command), detach=True, init=True)
+            return self._client.containers.run(IMAGE, list(command), detach=True, init=True, **place)
 
         job = list(self._pool.map(run, range(replicas)))
         self._containers += job
@@ -62,5 +67,7 @@ class Floor:
     def close(self) -> None:
         """Remove in parallel."""
         list(self._pool.map(lambda container: container.remove(force=True, v=True), self._containers))
+        for network in self._networks:
+            network.remove()
         self._pool.shutdown()
         self._client.close()

@@ -24,11 +24,12 @@ class Ours:
         self._runner = get_runner("benchmark")
         self._jobs: list[str] = []
 
-    def submit(self, command: Sequence[str], replicas: int = 1) -> str:
+    def submit(self, command: Sequence[str], replicas: int = 1, *, network: bool = False) -> str:
         """Run an app of one role."""
         program, *args = command
         role = Role(name="w", image=IMAGE, entrypoint=program, args=args, num_replicas=replicas)
-        job = self._runner.run(AppDef(name="bench", roles=[role]), "local_docker")
+        cfg = {"network": "app" if network else "bridge"}
+        job = self._runner.run(AppDef(name="bench", roles=[role]), "local_docker", cfg)
         self._jobs.append(job)
         return job
 

@@ -30,8 +30,9 @@ class Peer:
         """Make a runner."""
         self._runner = _runner.get_runner()
 
-    def submit(self, command: Sequence[str], replicas: int = 1) -> str:
-        """Run an app of one role."""
+    def submit(self, command: Sequence[str], replicas: int = 1, *, network: bool = False) -> str:
+        """Run an app of one role, on the network that TorchX puts everything on."""
+        del network
         program, *args = command
         role = _specs.Role(name="w", image=IMAGE, entrypoint=program, args=args, num_replicas=replicas)
         return str(self._runner.run(_specs.AppDef(name="bench", roles=[role]), "local_docker"))

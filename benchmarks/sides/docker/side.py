@@ -14,8 +14,14 @@ IMAGE = "torchx-test-shell:latest"
 class DockerSide(Protocol[J]):
     """One way to run containers; `J` is what it knows some that belong together by."""
 
-    def submit(self, command: Sequence[str], replicas: int = 1) -> J:
-        """Start that many containers; return when all are started."""
+    def submit(self, command: Sequence[str], replicas: int = 1, *, network: bool = False) -> J:
+        """Start that many containers; return when all are started.
+
+        Args:
+            command: What each runs.
+            replicas: How many.
+            network: Whether to make a network of their own for them, on which they find each other by name.
+        """
         ...
 
     def wait(self, job: J) -> None:

@@ -19,12 +19,13 @@ from torchx_core.schedulers.docker.decide import Decision, End, Finish, Halt, La
 from torchx_core.schedulers.docker.labels import INDEX, KIND, of_app
 from torchx_core.schedulers.docker.notes import Notes, last_result, read_notes
 from torchx_core.schedulers.docker.records import Records, Restart, Stop
-from torchx_core.schedulers.docker.shim import REPORTS, STATE
+from torchx_core.schedulers.docker.shim import DATA, STATE
 from torchx_core.schedulers.docker.view import (
     AppView,
     Phase,
     ReplicaView,
     dump_final,
+    is_up,
     unexplained,
     view_of,
     why,
@@ -76,9 +77,8 @@ def containers_of(engine: Engine, key: str) -> list[Container]:
 
 def settle(engine: Engine, view: AppView, outcome: str, msg: str) -> None:
     """Write how the app ended, unless somebody has written it."""
-    result = None
-    if view.in_phase(Phase.DOWN):
-        result = last_result(_get(engine, view.in_phase(Phase.DOWN)[0].container, REPORTS))
+    reports = view.notes.reports
+    result = None if reports is None else last_result(reports)
     store.write(engine, view.app, store.FINAL, dump_final(view, outcome, msg, result, time.time()))
 
 
@@ -149,7 +149,13 @@ def _launch(engine: Engine, view: AppView, launch: Launch) -> None:
     for replica, answer in zip(launch.replicas, answers, strict=True):
         if isinstance(answer, Refused):
             msg = f"{why(view, replica)}; {answer}"
-            stop = Stop(outcome=AppState.FAILED.name, msg=msg, grace_s=view.app.grace_s, time=time.time())
+            stop = Stop(
+                outcome=AppState.FAILED.name,
+                msg=msg,
+                grace_s=view.app.grace_s,
+                time=time.time(),
+                cause=replica.planned.index,
+            )
             end(engine, view, stop)
         elif isinstance(answer, SchedulerError):
             raise answer
@@ -165,7 +171,10 @@ def _orders(launch: Launch) -> Iterator[tuple[str, str]]:
 
 
 def _notes(engine: Engine, containers: Sequence[Container]) -> Notes:
-    return read_notes(_get(engine, containers[0].id, STATE)) if containers else Notes()
+    if not containers:
+        return Notes()
+    complete = not any(map(is_up, containers))
+    return read_notes(_get(engine, containers[0].id, DATA if complete else STATE), complete=complete)
 
 
 def _get(engine: Engine, container: str, path: str) -> bytes:

@@ -8,6 +8,7 @@ started too often ends at once (`shim`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias, cast
 
 from torchx_core.schedulers.docker.notes import Over
@@ -118,7 +119,7 @@ def _ended_by_itself(view: AppView, over: Over, now: float) -> Decision | None:
         return _end(view, AppState.FAILED, f"a replica failed that there is not: {over.index}", now)
     if failed.phase in {Phase.UP, Phase.AGAIN}:
         return None  # its container is about to end
-    return _end(view, AppState.FAILED, why(view, failed), now)
+    return _broken(view, failed, now)
 
 
 def _restarting(
@@ -135,14 +136,14 @@ def _restarting(
 def _failed(view: AppView, now: float) -> Decision | None:
     gone = view.in_phase(Phase.ABSENT)
     if gone:
-        return _end(view, AppState.FAILED, why(view, gone[0]), now)
+        return _broken(view, gone[0], now)
     down = [r for r in view.in_phase(Phase.DOWN) if r.last is None or r.last.code != 0]
     if not down:
         return None
     failed = min(down, key=lambda r: (r.last and r.last.ended_at) or 0.0)
     planned = failed.planned
     if planned.by_engine or failed.next_attempt > planned.max_retries:
-        return _end(view, AppState.FAILED, why(view, failed), now)
+        return _broken(view, failed, now)
     scope = [r for r in view.replicas if planned.policy != "ROLE" or r.planned.role == planned.role]
     targets = {r.planned.index: r.next_attempt for r in scope}
     number = len(view.records.restarts) + 1
@@ -156,6 +157,11 @@ def _rest(view: AppView, now: float) -> Decision | None:
     if idle and now - (view.records.begun_at or now) > _START_PATIENCE_S:
         return Launch(tuple(idle), {})
     return None
+
+
+def _broken(view: AppView, failed: ReplicaView, now: float) -> End:
+    end = _end(view, AppState.FAILED, why(view, failed), now)
+    return End(replace(end.stop, cause=failed.planned.index))
 
 
 def _end(view: AppView, outcome: AppState, msg: str, now: float) -> End:

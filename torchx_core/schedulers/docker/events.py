@@ -17,7 +17,7 @@ __all__ = ["ALL", "EventStream"]
 ALL = ""
 """Rings for every app: the stream has just begun, or was interrupted."""
 
-_KINDS = ["create", "start", "restart", "kill", "die", "destroy", "pause", "unpause"]
+_KINDS = ["create", "start", "restart", "kill", "die", "stop", "destroy", "pause", "unpause"]
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 2.0
 _OK = 200
 

@@ -24,15 +24,21 @@ from torchx_core.schedulers.docker.labels import INDEX, KIND, of_app
 from torchx_core.schedulers.docker.notes import Notes, read_notes
 from torchx_core.schedulers.docker.records import AppRecord
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE
-from torchx_core.schedulers.docker.view import AppView, unexplained, view_of
+from torchx_core.schedulers.docker.view import AppView, is_up, unexplained, view_of
 
 __all__ = ["encoded", "lease_renewal", "look", "reports"]
 
 _OK, _NOT_FOUND, _SERVER_ERROR = 200, 404, 500
 
 
-def look(app: AppRecord) -> Questions[AppView | None]:
-    """Return how the app stands; None when it was deleted, also if there is a new one of its id."""
+def look(app: AppRecord, known: Notes | None = None) -> Questions[AppView | None]:
+    """Return how the app stands; None when it was deleted, also if there is a new one of its id.
+
+    Args:
+        app: Which one.
+        known: What was read before. It is not read anew while the app is being stopped: to read a file of a
+            container that is about to end takes the engine until its end, and to stop takes all it can do.
+    """
     filters = urlencode({"filters": encoded(of_app(app.key))})
     volumes, containers = yield [
         Request(f"/volumes?{filters}"),
@@ -48,9 +54,13 @@ def look(app: AppRecord) -> Questions[AppView | None]:
     replicas = sorted(
         (c for c in found if c.labels.get(KIND) == "replica"), key=lambda c: int(c.labels[INDEX])
     )
+    up = any(map(is_up, replicas))
+    if known is not None and up and records.stop is not None:
+        return view_of(records, replicas, known, {})
     notes = Notes()
     if records.begun_at is not None:
-        notes = read_notes((yield from _files_of([c.id for c in replicas], STATE)))
+        files = yield from _files_of([c.id for c in replicas], STATE if up else DATA)
+        notes = read_notes(files, complete=not up)
     inspections = yield from _inspections(list(unexplained(replicas, notes)))
     return view_of(records, replicas, notes, inspections)
 

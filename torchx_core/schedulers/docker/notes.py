@@ -42,17 +42,24 @@ class Over:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """Everything below ``/run/torchx/state``."""
+    """Everything below ``/run/torchx/state``, and the reports once nothing runs."""
 
     attempts: Mapping[int, tuple[Attempt, ...]] = field(default_factory=dict[int, tuple[Attempt, ...]])
     """Index of each replica -> what its journal says."""
     errors: Mapping[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     """Index and attempt -> the error file, if it is JSON."""
     over: Over | None = None
+    reports: bytes | None = None
+    """An archive that has all reports there will be; None while some may come."""
 
 
-def read_notes(archive: bytes) -> Notes:
-    """Read an archive of ``/run/torchx/state``; what cannot be read is left out."""
+def read_notes(archive: bytes, *, complete: bool = False) -> Notes:
+    """Read an archive of ``/run/torchx/state``; what cannot be read is left out.
+
+    Args:
+        archive: When complete, of all of ``/run/torchx``.
+        complete: Whether it was made when nothing ran any more.
+    """
     attempts: dict[int, tuple[Attempt, ...]] = {}
     errors: dict[tuple[int, int], str] = {}
     over: Over | None = None
@@ -67,16 +74,23 @@ def read_notes(archive: bytes) -> Notes:
                 over = _over(data.decode("ascii", "replace"))
             case _:
                 continue
-    return Notes(attempts=attempts, errors={k: text for k, text in errors.items() if text}, over=over)
+    return Notes(
+        attempts=attempts,
+        errors={k: text for k, text in errors.items() if text},
+        over=over,
+        reports=archive if complete else None,
+    )
 
 
 def last_result(archive: bytes) -> object:
-    """Return the last result in an archive of ``/run/torchx/reports``, or None.
+    """Return the last result in an archive that has ``/run/torchx/reports``, or None.
 
     Of several replicas' results the one in the file written last counts, in whole seconds.
     """
     result: object = None
-    for _, data in _files(archive):
+    for name, data in _files(archive):
+        if not name[:1].isdecimal():
+            continue  # another file of /run/torchx
         for line in data.splitlines():
             report = _json(line)
             if isinstance(report, dict) and cast("dict[str, object]", report).get("type") == "result":

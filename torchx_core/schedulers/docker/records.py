@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import cast
 
@@ -140,6 +140,8 @@ class Stop:
     grace_s: float
     time: float
     """When it was asked for, in seconds since the epoch."""
+    cause: int | None = None
+    """Index of the replica whose end is why; None when it ends for another reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +217,7 @@ def new_nonce() -> str:
 
 def dump_stop(stop: Stop) -> Json:
     """Return the content of the record."""
-    return {"outcome": stop.outcome, "msg": stop.msg, "grace_s": stop.grace_s, "time": stop.time}
+    return asdict(stop)
 
 
 def load_stop(content: Json) -> Stop:
@@ -225,6 +227,7 @@ def load_stop(content: Json) -> Stop:
         msg=str(content["msg"]),
         grace_s=cast("float", content["grace_s"]),
         time=cast("float", content["time"]),
+        cause=cast("int | None", content.get("cause")),
     )
 
 

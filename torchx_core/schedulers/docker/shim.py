@@ -128,6 +128,7 @@ tx_told=0; trap tx_told=1 TERM INT
 tx_over() { (set -C; echo "$*" >$tx_s/over); }
 tx_watch() {
   trap '' TERM INT HUP QUIT
+  sleep 1  # a signal that falls between the program's fork and its exec is lost
   tx_idle=0 tx_seen=
   while [ ! -e $tx_s/over ]; do
     tx_nap=$tx_tick

@@ -116,8 +116,8 @@ def _restarted(view: AppView, replica: ReplicaView, attempt: Attempt) -> bool:
 
 def _is_stopped(view: AppView, replica: ReplicaView) -> bool:
     """Return whether the app's end is why the replica was told to end, not the other way round."""
-    stop, planned = _stop(view), replica.planned
-    return stop is not None and not stop.msg.startswith(f"{planned.role}/{planned.replica} failed")
+    stop = _stop(view)
+    return stop is not None and stop.cause != replica.planned.index
 
 
 def _change(replica: ReplicaView, number: int, state: AppState, at: float | None) -> ReplicaChanged:

@@ -9,6 +9,11 @@ between ``begun`` and a start  the next submit of this id starts it, and so does
 after the starts               the app runs; the next submit of this id attaches
 while it takes a submit back   the record ``stop`` says UNDONE: the next submit of this id goes on
 =============================  =====================================================================
+
+Several may submit the same app at once. When the engine refuses something, the one who wrote the app's own
+record decides: it takes the app back, unless the others have completed it. The others wait for that, because
+what they were refused may be the trace of somebody else at work; only when it does not decide (it is dead)
+they do.
 """
 
 from __future__ import annotations
@@ -43,8 +48,8 @@ from torchx_core.schedulers.docker.workspace import is_local_layer
 __all__ = ["submit"]
 
 _MOST_TRIES = 5
-_NETWORK_PATIENCE_S = 3.0
-"""How long to wait for the network that the app's creator makes, before making it in its place."""
+_CREATOR_PATIENCE_S = 30.0
+"""How long the app's creator has, from its record on, to make the network and to decide about a refusal."""
 _CREATE_PATIENCE_S = 30.0
 _PAUSE_S = 0.05
 
@@ -60,7 +65,11 @@ def submit(engine: Engine, request: DockerRequest) -> None:
     try:
         for _ in range(_MOST_TRIES):
             app, created = _recorded(engine, request)
-            if _completed(engine, request, app, created=created):
+            try:
+                completed = _completed(engine, request, app, created=created)
+            except Refused as err:
+                completed = _completed_by_others(engine, request, app, err, created=created)
+            if completed:
                 return
     except SchedulerError as err:
         if isinstance(err, SubmitFailedError):
@@ -103,23 +112,23 @@ def _completed(engine: Engine, request: DockerRequest, app: AppRecord, *, create
             _start_rest(engine, request, app)
             return _confirmed(engine, app)
     _create_all(engine, request, app, created=created)
-    store.write(engine, app, store.BEGUN, {"time": time.time()})
-    _start(engine, request, app, request.containers)
+    begun = {"time": time.time()}
+    if store.write(engine, app, store.BEGUN, begun)["time"] == begun["time"]:
+        _start(engine, request.containers)
+    else:  # somebody has begun to start them
+        _start_rest(engine, request, app)
     return _confirmed(engine, app)
 
 
 def _create_all(engine: Engine, request: DockerRequest, app: AppRecord, *, created: bool) -> None:
-    try:
-        _provide_images(engine, request)
-        if request.network:
-            _provide_network(engine, request, wait=not created)
-        answers = each_at_once(lambda c: _create(engine, c), request.containers)
-        _check(request.containers, answers)
-        if not all(answers):  # others create them too
-            _await_all(engine, request, app)
-            _furnish(engine, request.containers[0])
-    except Refused as err:
-        raise _undone(engine, request, app, str(err)) from err
+    _provide_images(engine, request)
+    if request.network:
+        _provide_network(engine, request, app, wait=not created)
+    answers = each_at_once(lambda c: _create(engine, c), request.containers)
+    _check(request.containers, answers)
+    if not all(answers):  # others create them too
+        _await_all(engine, request, app)
+        _furnish(engine, request.containers[0])
 
 
 def _provide_images(engine: Engine, request: DockerRequest) -> None:
@@ -131,11 +140,11 @@ def _provide_images(engine: Engine, request: DockerRequest) -> None:
             engine.pull(image)
 
 
-def _provide_network(engine: Engine, request: DockerRequest, *, wait: bool) -> None:
+def _provide_network(engine: Engine, request: DockerRequest, app: AppRecord, *, wait: bool) -> None:
     """Create the network; only one submitter does, because two at once might get two of the same name."""
     name = cast("str", request.network)
-    deadline = time.monotonic() + (_NETWORK_PATIENCE_S if wait else 0.0)
-    while wait and not engine.has_network(name) and time.monotonic() < deadline:
+    ours_at = _ours_at(app, created=not wait)
+    while time.time() < ours_at and not engine.has_network(name):
         time.sleep(_PAUSE_S)  # noqa: TID251  # the app's creator is at work, or dead: nothing tells
     engine.create_network(name, common(request.session, request.app_id, "network"))
 
@@ -163,30 +172,38 @@ def _furnish(engine: Engine, spec: ContainerSpec) -> None:
 
 
 def _await_all(engine: Engine, request: DockerRequest, app: AppRecord) -> None:
-    """Wait until every container exists: a name is taken a while before its container is there."""
+    """Wait until every container exists.
+
+    A name is taken, and listed, a while before there is a container to ask for (seen on engine 20.10.24).
+    """
     deadline = time.monotonic() + _CREATE_PATIENCE_S
     wanted = [c.planned.container for c in request.containers]
-    while missing := set(wanted) - {c.name for c in containers_of(engine, app.key)}:
-        foreign = sorted(name for name in missing if engine.key_of(name) not in {None, app.key})
+    while missing := _missing(engine, app, wanted):
+        foreign = sorted(name for name, key in missing.items() if key is not None)
         if foreign or time.monotonic() > deadline:
             names = ", ".join(foreign or sorted(missing))
             raise Refused(f"containers of others have these names: {names}; remove them", status=409)
+        wanted = list(missing)
         time.sleep(_PAUSE_S)  # noqa: TID251  # another submitter creates them, and nothing tells
+
+
+def _missing(engine: Engine, app: AppRecord, names: Sequence[str]) -> dict[str, str | None]:
+    """Return which of the containers are not the app's, and whose they are, if anybody's."""
+    answers = each_at_once(engine.key_of, names)
+    for answer in answers:
+        if isinstance(answer, SchedulerError):
+            raise answer
+    keys = cast("Sequence[str | None]", answers)
+    return {name: key for name, key in zip(names, keys, strict=True) if key != app.key}
 
 
 def _start_rest(engine: Engine, request: DockerRequest, app: AppRecord) -> None:
     idle = {c.name for c in containers_of(engine, app.key) if c.state == "created"}
-    _start(engine, request, app, [c for c in request.containers if c.planned.container in idle])
+    _start(engine, [c for c in request.containers if c.planned.container in idle])
 
 
-def _start(
-    engine: Engine, request: DockerRequest, app: AppRecord, containers: Sequence[ContainerSpec]
-) -> None:
-    answers = each_at_once(lambda c: engine.start(c.planned.container), containers)
-    try:
-        _check(containers, answers)
-    except Refused as err:
-        raise _undone(engine, request, app, str(err)) from err
+def _start(engine: Engine, containers: Sequence[ContainerSpec]) -> None:
+    _check(containers, each_at_once(lambda c: engine.start(c.planned.container), containers))
 
 
 def _check(containers: Sequence[ContainerSpec], answers: Iterable[object]) -> None:
@@ -199,14 +216,45 @@ def _check(containers: Sequence[ContainerSpec], answers: Iterable[object]) -> No
             raise answer
 
 
-def _undone(engine: Engine, request: DockerRequest, app: AppRecord, why: str) -> SubmitFailedError:
-    """Take the submit back; written down first, so that whoever comes next goes on if we die."""
-    records = store.read(engine, app.session, app.app_id)
-    if records is not None and records.app.nonce == app.nonce:
-        stop = Stop(outcome=UNDONE, msg=why, grace_s=0, time=time.time())
-        store.write(engine, app, store.STOP, store.dump_stop(stop))
-        remove_everything(engine, app)
-    return SubmitFailedError(f"cannot submit app {request.app_id!r}: {why}")
+def _completed_by_others(
+    engine: Engine, request: DockerRequest, app: AppRecord, refused: Refused, *, created: bool
+) -> bool:
+    """Return True when others have completed the app in spite of a refusal; else see that nothing is left.
+
+    Raises:
+        SubmitFailedError: The app was taken back.
+    """
+    failed = SubmitFailedError(f"cannot submit app {request.app_id!r}: {refused}")
+    ours_at = _ours_at(app, created=created)
+    while True:
+        records = store.read(engine, app.session, app.app_id)
+        if records is None or records.app.nonce != app.nonce:
+            raise failed from refused
+        if records.stop is not None and records.stop.outcome != UNDONE:
+            return True  # it is over, or about to be: somebody cancelled it
+        if records.begun_at is not None and _all_started(engine, request, app):
+            return _confirmed(engine, app)
+        if records.stop is not None or time.time() >= ours_at:
+            _take_back(engine, app, str(refused))
+            raise failed from refused
+        time.sleep(_PAUSE_S)  # noqa: TID251  # its creator decides, and nothing tells
+
+
+def _ours_at(app: AppRecord, *, created: bool) -> float:
+    """Return from when on we may do what only one submitter does; its clock may be ahead of ours."""
+    return 0.0 if created else min(time.time(), app.submitted_at) + _CREATOR_PATIENCE_S
+
+
+def _all_started(engine: Engine, request: DockerRequest, app: AppRecord) -> bool:
+    started = {c.name for c in containers_of(engine, app.key) if c.state != "created"}
+    return {c.planned.container for c in request.containers} <= started
+
+
+def _take_back(engine: Engine, app: AppRecord, why: str) -> None:
+    """Remove what there is; written down first, so that whoever comes next goes on if we die."""
+    stop = Stop(outcome=UNDONE, msg=why, grace_s=0, time=time.time())
+    store.write(engine, app, store.STOP, store.dump_stop(stop))
+    remove_everything(engine, app)
 
 
 def _confirmed(engine: Engine, app: AppRecord) -> bool:

@@ -24,6 +24,7 @@ __all__ = [
     "ReplicaView",
     "dump_final",
     "exit_of",
+    "is_up",
     "replica_state",
     "status",
     "unexplained",
@@ -57,6 +58,9 @@ _PHASES = {
     "exited": Phase.DOWN,
     "dead": Phase.DOWN,
 }
+
+
+_DOWN = (Phase.DOWN, Phase.ABSENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +136,11 @@ def view_of(
     return AppView(records=records, replicas=replicas, notes=notes)
 
 
+def is_up(container: Container) -> bool:
+    """Return whether it runs, or is about to run again."""
+    return _PHASES.get(container.state, Phase.UP) in {Phase.UP, Phase.AGAIN}
+
+
 def unexplained(containers: Iterable[Container], notes: Notes) -> Iterator[Container]:
     """Yield the containers that have ended and whose journal does not tell how, or not everything."""
     for container in containers:
@@ -150,7 +159,7 @@ def _replica(
     inspection: Inspection | None,
 ) -> ReplicaView:
     if container is None:
-        return ReplicaView(planned=planned, phase=Phase.ABSENT)
+        return _removed(records, planned, notes)
     phase = _PHASES.get(container.state, Phase.UP)
     seen = ReplicaView(
         planned=planned,
@@ -163,6 +172,14 @@ def _replica(
     if inspection.running:
         return replace(seen, phase=Phase.UP)  # it was started again after the list was made
     return replace(seen, attempts=_explained(seen, inspection, records))
+
+
+def _removed(records: Records, planned: Planned, notes: Notes) -> ReplicaView:
+    """Tell of a container that is gone what its journal says, which other replicas give access to."""
+    attempts = notes.attempts.get(planned.index, ())
+    if attempts and attempts[-1].code is None:
+        attempts = (*attempts[:-1], replace(attempts[-1], told=records.stop is not None))
+    return ReplicaView(planned=planned, phase=Phase.ABSENT, attempts=attempts)
 
 
 def _explained(seen: ReplicaView, inspection: Inspection, records: Records) -> tuple[Attempt, ...]:
@@ -301,7 +318,7 @@ def _restarts(view: AppView) -> int:
 
 def _replica_status(view: AppView, replica: ReplicaView, *, ended: bool) -> ReplicaStatus:
     planned, last = replica.planned, replica.last or Attempt(number=0)
-    down = replica.phase is Phase.DOWN
+    down = replica.phase in _DOWN
     exit_code, signal = exit_of(last.code) if down else (None, None)
     return ReplicaStatus(
         id=planned.replica,
@@ -323,9 +340,10 @@ def replica_state(view: AppView, replica: ReplicaView, *, ended: bool) -> AppSta
     last = replica.last
     if replica.phase is Phase.UP and not ended:
         return AppState.RUNNING
-    if replica.phase is not Phase.DOWN or last is None or last.code is None:
+    if replica.phase not in _DOWN or last is None or (last.code is None and not ended):
         return AppState.CANCELLED if ended else AppState.PENDING
-    if last.told and view.records.stop is not None:
+    stop = view.records.stop
+    if last.told and stop is not None and stop.cause != replica.planned.index:
         return AppState.CANCELLED
     if not ended and _restarts_soon(view, replica):
         return AppState.PENDING

@@ -35,7 +35,8 @@ _AWAY_S = 300.0
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.1, 5.0
 _OVERDUE_S = 1.0
 """How long what is due may wait for a pause in what there is to tell."""
-_ECHO_S = 0.1
+_ECHO_S, _ECHOES = 0.1, 5
+"""After a bell: how soon to look once more, and how often, each time half as long again after the last."""
 _SOON_S = 1.0
 """How often to look although nothing rang, while something is due to happen by time."""
 _IDLE_LOOK_S = 300.0
@@ -63,7 +64,7 @@ class Watch:
         self._ended_look = 1
         self._ends: int = 0
         self._due_since = 0.0
-        self._echoes = False
+        self._echoes = 0
         self.due: Decision | None = None
         """What is to be done; `act` does it."""
         self.view: AppView | None = None
@@ -94,12 +95,13 @@ class Watch:
         return min(times, default=float("inf"))
 
     def ring(self) -> None:
-        """Look now, and once more a moment later.
+        """Look now, and a few times more within a second.
 
-        An engine says that a container died before it lists it so (seen on 20.10.24).
+        An engine says that a container died before it lists it so, and when it has much to do that takes it a
+        while (seen on 20.10.24).
         """
         if self._away_since is None:
-            self._look_at, self._echoes = 0.0, True
+            self._look_at, self._echoes = 0.0, _ECHOES
 
     def heard(self) -> None:
         """Take note that the app prints: it may well report, too."""
@@ -133,7 +135,7 @@ class Watch:
             if now < self._look_at or self.due is not None or (self.view is not None and self.view.over):
                 return False
             self._look_at = float("inf")  # unless somebody rings meanwhile
-            self._look = self._ask(look(self._app), now)
+            self._look = self._ask(look(self._app, None if self.view is None else self.view.notes), now)
         self._look.advance(now)
         if self._look.failure is not None:
             self._away(self._look.failure, now)
@@ -150,15 +152,34 @@ class Watch:
         self._away_since, self._pause_s = None, _FIRST_PAUSE_S
         self.due = decide(view, time.time())
         self._due_since = now
-        patience = _ECHO_S if self._echoes or _is_ending(view) else _patience(view)
-        self._look_at = min(self._look_at, now + patience)
-        self._echoes = self._echoes and self._look_at <= now  # rung meanwhile: the next look is the first
+        if self._look_at > now:  # else it was rung meanwhile, and the next look is the first
+            self._look_at = min(self._look_at, now + self._patience(view))
         self._looks += 1
+        had_all = self.view is not None and self.view.notes.reports is not None
         self.view = view
         ends = sum(a.ended_at is not None for r in view.replicas for a in r.attempts)
-        if ends != self._ends or view.over:
-            self._ends, self._ended_look = ends, self._looks
+        if view.notes.reports is not None:
+            self._adopt_reports(view.notes.reports)
+        elif ends != self._ends or (view.over and not had_all):
+            self._ended_look = self._looks
             self._fetch_at = 0.0
+        self._ends = ends
+
+    def _adopt_reports(self, archive: bytes) -> None:
+        """Take what the look has brought, instead of fetching it."""
+        if self._fetch is not None:
+            self._fetch.close()
+            self._fetch = None
+        self.reports = read_reports(archive)
+        self._fetched_look = self._ended_look = self._looks
+        self._fetch_at = float("inf")
+
+    def _patience(self, view: AppView) -> float:
+        """Return after how long to look although nothing rang."""
+        if not self._echoes:
+            return _ECHO_S if _is_ending(view) else _patience(view)
+        self._echoes -= 1
+        return _ECHO_S * 1.5 ** (_ECHOES - 1 - self._echoes)
 
     def act(self) -> None:
         """Do what is due, and look again; waits for the engine. May be called from another thread."""

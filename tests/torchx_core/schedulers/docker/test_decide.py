@@ -83,7 +83,7 @@ def test_a_failure_without_retries_ends_the_app() -> None:
     """Told by who failed first and how, with the app's own grace period."""
     first, second = replica(0, Phase.DOWN, ended(0, 3, NOW)), replica(1, Phase.DOWN, ended(0, 137, NOW - 5))
     assert decide(view(first, second), NOW) == End(
-        Stop(outcome="FAILED", msg="r/1 failed: killed by SIGKILL", grace_s=GRACE_S, time=NOW)
+        Stop(outcome="FAILED", msg="r/1 failed: killed by SIGKILL", grace_s=GRACE_S, time=NOW, cause=1)
     )
 
 
@@ -184,7 +184,13 @@ class TestStop:
 def test_what_the_replicas_ended_by_themselves(over: Over, outcome: AppState, msg: str) -> None:
     """Is taken down in their words, before any exit code is judged."""
     replicas = replica(0, Phase.DOWN, ended(0, 7)), replica(1, Phase.DOWN, ended(0, 1, NOW - 9))
-    stop = Stop(outcome=outcome.name, msg=msg, grace_s=GRACE_S, time=NOW)
+    stop = Stop(
+        outcome=outcome.name,
+        msg=msg,
+        grace_s=GRACE_S,
+        time=NOW,
+        cause=over.index if over.index >= 0 else None,
+    )
     assert decide(view(*replicas, notes=Notes(over=over)), NOW) == End(stop)
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime, timedelta
 
 import docker
 import pytest
@@ -64,16 +65,22 @@ def shell(script: str, **fields: object) -> Role:
     return Role("worker", SHELL_IMAGE, entrypoint="sh", args=["-c", script], **fields)  # type: ignore[arg-type]  # a test's own
 
 
+def finished_at(client: docker.DockerClient) -> list[datetime]:
+    """Return when each container ended, by the engine, in whole seconds."""
+    ends = [c.attrs["State"]["FinishedAt"] for c in client.containers.list(all=True)]
+    return sorted(datetime.fromisoformat(f"{end[:19]}+00:00") for end in ends)
+
+
 def test_ten_that_ignore_sigterm_are_cancelled_at_once(client: docker.DockerClient, runner: Runner) -> None:
-    """Within the grace period and a second, whoever asked for it being gone; all CANCELLED."""
+    """Cancel does not wait for the grace period, which is over for all at the same time; all CANCELLED."""
     stubborn = shell("trap '' TERM; echo up; while :; do sleep 0.2; done", num_replicas=10)
     handle = runner.run(AppDef("app", [stubborn]), "local_docker")
     wait_until(lambda: all(b"up" in c.logs() for c in client.containers.list()), 30)
-    started = time.monotonic()
-    assert runner.cancel(handle, grace_s=2, reason="a good reason") == CancelOutcome.REQUESTED
-    assert time.monotonic() - started < 1.5
-    wait_until(lambda: all_down(client), 30)
-    assert 2 <= time.monotonic() - started < 2 + 1 + 1  # one more for a loaded machine
+    assert runner.cancel(handle, grace_s=5, reason="a good reason") == CancelOutcome.REQUESTED
+    assert len(client.containers.list()) == 10
+    wait_until(lambda: all_down(client), 60)
+    ends = finished_at(client)
+    assert ends[-1] - ends[0] < timedelta(seconds=15)  # one after the other: 45; benchmarks/ measures it
     status = end(runner, handle)
     assert (status.state, status.msg) == (AppState.CANCELLED, "a good reason")
     assert {(r.state, r.signal) for r in status.roles[0].replicas} == {(AppState.CANCELLED, "SIGKILL")}

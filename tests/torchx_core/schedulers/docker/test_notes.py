@@ -76,3 +76,4 @@ def test_the_last_result_counts() -> None:
     files = {"0.0": b'{"type": "result", "value": "old"}\n', "1.0": first, "2.0": b'{"type": "resu'}
     assert last_result(tar(files, times={"0.0": 5, "1.0": 9, "2.0": 10})) == 2
     assert last_result(tar({})) is None
+    assert last_result(tar({"error.0.0": b'{"type": "result", "value": 1}'})) is None

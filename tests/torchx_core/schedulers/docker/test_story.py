@@ -17,8 +17,8 @@ PLANNED = Planned(
     index=0, role="r", replica=0, container="c", policy="APPLICATION", max_retries=1, by_engine=False
 )
 CANCEL = Stop(outcome="CANCELLED", msg="enough", grace_s=1.0, time=5.0)
-FAILED = Stop(outcome="FAILED", msg="r/0 failed: exit code 3", grace_s=1.0, time=5.0)
-OTHER_FAILED = replace(FAILED, msg="r/1 failed: exit code 3")
+FAILED = Stop(outcome="FAILED", msg="r/0 failed: exit code 3", grace_s=1.0, time=5.0, cause=0)
+OTHER_FAILED = replace(FAILED, msg="r/1 failed: exit code 3", cause=1)
 BEGUN = Attempt(number=0, started_at=1.0)
 TOLD = replace(BEGUN, ended_at=4.0, code=143, told=True)
 BROKEN = replace(BEGUN, ended_at=4.0, code=3)

@@ -6,12 +6,15 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from threading import Event
 from typing import cast
 
 import docker
 import pytest
+from docker.errors import APIError
 from docker_apps import SESSION, app, connected, end, logs, make_runner, new_runner, role, states
 from docker_engine import DockerEngine
 from docker_images import PYTHON_IMAGE, SHELL_IMAGE
@@ -25,6 +28,8 @@ from torchx_core.errors import (
 )
 from torchx_core.runner import Runner
 from torchx_core.schedulers.docker import DockerRequest
+from torchx_core.schedulers.docker import submit as submitting
+from torchx_core.schedulers.docker.client import Api, Engine
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.specs import AppDef, AppState, BindMount, CfgVal, Resource, Role
 from torchx_core.testing import wait_until
@@ -63,9 +68,14 @@ def networks(client: docker.DockerClient) -> list[str]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("calls", range(_CALLS))
 def test_whoever_dies_the_next_submit_completes(
-    engine: DockerEngine, client: docker.DockerClient, runner: Runner, calls: int
+    engine: DockerEngine,
+    client: docker.DockerClient,
+    runner: Runner,
+    calls: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After any number of the engine's answers: one app, each program run once."""
+    monkeypatch.setattr(submitting, "_CREATOR_PATIENCE_S", 0.2)
     two = app(Print("once"), num_replicas=2)
     request = runner.dryrun(two, "local_docker", app_id="one").request
     payload = pickle.dumps((engine.url, request, calls))
@@ -99,6 +109,78 @@ def test_eight_at_once_are_one_app(engine: DockerEngine, client: docker.DockerCl
     assert end(runner, handle).state == AppState.SUCCEEDED
     assert logs(client) == ["once", "once"]
     assert len(networks(client)) == 1
+
+
+class AtStart:
+    """Passes calls on, and does something before a container is started."""
+
+    def __init__(self, api: object, act: Callable[[], None]) -> None:
+        self._api, self._act = api, act
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._api, name)
+
+    def start(self, container: str) -> None:
+        """Act, then start it."""
+        self._act()
+        self._api.start(container)  # type: ignore[attr-defined]  # the SDK's client
+
+
+def connected_at_start(engine: DockerEngine, act: Callable[[], None]) -> Engine:
+    """Return a client of ours that acts before each start."""
+    return connected(engine.url, lambda api: cast("Api", AtStart(api, act)))
+
+
+def refuse() -> None:
+    """Be an engine that does not want to."""
+    raise APIError("refused", explanation="in the way")
+
+
+def test_a_refusal_of_one_takes_nothing_from_the_others(
+    engine: DockerEngine, client: docker.DockerClient, runner: Runner
+) -> None:
+    """The one who wrote the record goes on, slowly; the one who was refused waits for it, and attaches."""
+    two = app(Print("once"), num_replicas=2)
+    request = cast("DockerRequest", runner.dryrun(two, "local_docker", app_id="one").request)
+    was_refused = Event()
+
+    def refuse_once() -> None:
+        if not was_refused.is_set():
+            was_refused.set()
+            refuse()
+
+    slow = connected_at_start(engine, lambda: None if was_refused.wait(30) else refuse())
+    hasty = connected_at_start(engine, refuse_once)
+    with ThreadPoolExecutor() as pool, closing(slow), closing(hasty):
+        first = pool.submit(submit, slow, request)
+        wait_until(client.volumes.list)
+        second = pool.submit(submit, hasty, request)
+        for done in (first, second):
+            done.result()
+    assert end(runner, "local_docker://tests/one").state == AppState.SUCCEEDED
+    assert logs(client) == ["once", "once"]
+
+
+@pytest.mark.parametrize("calls", [1, 8])
+def test_a_refusal_leaves_nothing_of_a_submit_whose_author_is_dead(
+    engine: DockerEngine,
+    client: docker.DockerClient,
+    runner: Runner,
+    monkeypatch: pytest.MonkeyPatch,
+    calls: int,
+) -> None:
+    """It does not decide any more, so whoever is refused does."""
+    monkeypatch.setattr(submitting, "_CREATOR_PATIENCE_S", 0.2)
+    request = runner.dryrun(app(Print("x"), num_replicas=2), "local_docker", app_id="one").request
+    payload = pickle.dumps((engine.url, request, calls))
+    subprocess.run([sys.executable, "-c", _SUBMIT_AND_DIE], input=payload, check=False, env=_env())
+    assert names(client)
+    with (
+        closing(connected_at_start(engine, refuse)) as mine,
+        pytest.raises(SubmitFailedError, match="in the way"),
+    ):
+        submit(mine, cast("DockerRequest", request))
+    assert names(client) == []
 
 
 def test_a_conflict_tells_what_differs_and_no_secret(runner: Runner) -> None:

@@ -13,11 +13,13 @@ from torchx_core.schedulers.docker.labels import common, of_replica
 from torchx_core.schedulers.docker.names import app_name, record_name
 from torchx_core.schedulers.docker.notes import Attempt, Notes
 from torchx_core.schedulers.docker.records import Planned, Records, Stop, decode, dump_stop
+from torchx_core.schedulers.docker.story import replica_story
 from torchx_core.schedulers.docker.view import (
     AppView,
     Phase,
     dump_final,
     exit_of,
+    replica_state,
     status,
     unexplained,
     view_of,
@@ -163,6 +165,36 @@ def ended() -> AppView:
     )
     stopped = records(BEGUN, volume("stop", dict(dump_stop(STOP))))
     return view_of(stopped, [container(0, "exited"), container(1, "created")], notes, {})
+
+
+@pytest.mark.parametrize(("cause", "state"), [(0, AppState.FAILED), (1, AppState.CANCELLED)])
+def test_only_the_cause_of_an_end_has_failed(cause: int, state: AppState) -> None:
+    """A replica that was stopped together with its engine is why the app ends; another one was told to."""
+    stop = replace(STOP, outcome="FAILED", cause=cause)
+    found = records(BEGUN, volume("stop", dict(dump_stop(stop))))
+    assert found.stop == stop
+    notes = Notes(attempts={0: (Attempt(number=0, started_at=3.0, ended_at=8.0, code=143, told=True),)})
+    view = view_of(found, [container(0, "exited"), container(1, "exited")], notes, {})
+    assert replica_state(view, view.replicas[0], ended=True) == state
+    final = dump_final(view, "FAILED", "why", None, 99.0)
+    later = view_of(records(volume("final", dict(final))), (), Notes(), {})
+    assert [change.state for change in replica_story(later, later.replicas[0])] == [AppState.RUNNING, state]
+
+
+@pytest.mark.parametrize(
+    ("code", "state"), [(0, AppState.SUCCEEDED), (3, AppState.FAILED), (None, AppState.FAILED)]
+)
+def test_what_a_removed_container_did_is_kept(code: int | None, state: AppState) -> None:
+    """Its journal lies on the app's volume, which the others give access to."""
+    ended_at = None if code is None else 8.0
+    notes = Notes(attempts={0: (Attempt(number=0, started_at=3.0, ended_at=ended_at, code=code),)})
+    view = view_of(records(BEGUN), [container(1, "exited")], notes, {})
+    assert view.replicas[0].phase == Phase.ABSENT
+    final = dump_final(view, "FAILED", "why", None, 99.0)
+    later = view_of(records(volume("final", dict(final))), (), Notes(), {})
+    assert later.replicas[0].attempts == view.replicas[0].attempts
+    assert status(later).roles[0].replicas[0].state == state
+    assert [change.state for change in replica_story(later, later.replicas[0])] == [AppState.RUNNING, state]
 
 
 def test_the_final_record_is_the_whole_truth() -> None:
