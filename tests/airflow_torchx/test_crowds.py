@@ -12,7 +12,7 @@ import psutil
 import pytest
 from airflow_server import AirflowServer, Task
 
-from airflow_torchx.triggers.torchx import CURSOR_KEY
+from airflow_torchx._deferral import CURSOR_KEY
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until

@@ -8,11 +8,11 @@ import pytest
 from local_apps import app_of
 from task_tries import make_try
 
+from airflow_torchx._arguments import OnWorkerShutdown
 from airflow_torchx._departure import Departure
 from airflow_torchx._engine import AirflowException
 from airflow_torchx._hold import Hold
 from airflow_torchx._log import AppLog
-from airflow_torchx._plan import OnWorkerShutdown
 from airflow_torchx._record import AirflowUnavailableError, Record
 from airflow_torchx._tries import TaskTry
 from torchx_core.launch import AppRequest

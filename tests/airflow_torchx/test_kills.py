@@ -83,9 +83,9 @@ def _check_cancelled(job: Job, kill: Kill) -> None:
 def _check_followed(job: Job, kill: Kill) -> None:
     assert not job.status().is_terminal()
     job.write_all()
-    tries = job.airflow.wait_for(job.task, kill.task, kill.tries)
+    job.airflow.wait_for(job.task, kill.task, kill.tries)
     assert job.status().state is AppState.SUCCEEDED
-    assert [line for number in range(1, tries + 1) for line in job.lines(number)] == [0, 1, 2, 3]
+    assert [line for number in job.airflow.tries(job.task) for line in job.lines(number)] == [0, 1, 2, 3]
     assert job.handles() == [job.handle]
 
 

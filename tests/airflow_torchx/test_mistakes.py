@@ -43,7 +43,14 @@ PARSED: dict[str, dict[str, object]] = {
         "component_args": {"msg": "x", "num_replicas": "x"},
     },
     "a workspace where none can be built": {"app": _app(), "workspace": "./src"},
-    "a wrong reaction to a shutdown": {"app": _app(), "on_worker_shutdown": "stop"},
+    "a wrong reaction to a shutdown": {"app": _app(), "on_worker_shutdown": "stay"},
+    "a lease that is no number": {"app": _app(), "lease_s": "soon"},
+    "a limit that is no number": {"app": _app(), "log_limit_mb": "x"},
+    "exit codes as a text": {"app": _app(), "fail_on_exit_codes": "1"},
+    "a flag that is none": {"app": _app(), "deferrable": "yes"},
+    "a name that is no text": {"app": _app(), "session": 7},
+    "options as a list": {"app": _app(), "cfg": ["grace_s=5"]},
+    "a component's arguments as one text": {"component": "utils.echo", "component_args": "--msg x"},
 }
 RUN: dict[str, str] = {
     "a program that is not there": 'app=app("trian")',

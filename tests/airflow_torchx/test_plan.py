@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from task_tries import make_record, make_try
 
+from airflow_torchx._arguments import OnWorkerShutdown
 from airflow_torchx._plan import (
     Finding,
-    OnWorkerShutdown,
     Standing,
     Verdict,
     find,

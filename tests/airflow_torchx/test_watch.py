@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_torchx import _watch
 from airflow_torchx._deferral import Deferral, Fired
 from airflow_torchx._pace import Pace
 from airflow_torchx._watch import Watch
@@ -49,7 +50,7 @@ def _submit(runner: Runner, script: str) -> str:
     return runner.run(AppDef("a", [Role("r", "", entrypoint="sh", args=["-c", script])]), "local_cwd")
 
 
-def _watch(runner: Runner, handle: str, *paces: Pace, **fields: object) -> tuple[Watch, Seen]:
+def _make_watch(runner: Runner, handle: str, *paces: Pace, **fields: object) -> tuple[Watch, Seen]:
     seen = Seen()
     deferral = Deferral(handle=handle, token="me", cursor=None, not_before=0.0, **fields)  # type: ignore[arg-type]  # noqa: S106
     return Watch(runner, deferral, seen.show, seen.bookmark, paces or [FREE], seen.hidden.update), seen
@@ -57,7 +58,7 @@ def _watch(runner: Runner, handle: str, *paces: Pace, **fields: object) -> tuple
 
 def test_every_line_is_shown_and_the_end_is_seen(runner: Runner) -> None:
     """The cursor it ends with has nothing after it."""
-    watch, seen = _watch(runner, handle := _submit(runner, "echo a; echo b"))
+    watch, seen = _make_watch(runner, handle := _submit(runner, "echo a; echo b"))
     fired = asyncio.run(watch.until_over())
     assert (seen.lines, watch.drained) == (["a", "b"], True)
     assert list(runner.follow(handle, fired.cursor)) == []
@@ -69,7 +70,7 @@ def test_what_comes_too_fast_is_left_to_the_worker(runner: Runner) -> None:
     handle = _submit(runner, "seq 60000; exec sleep 600")
     next(line for batch in runner.follow(handle) for line in batch.lines() if line.text == "60000")
     runner.cancel(handle, grace_s=0)
-    watch, seen = _watch(runner, handle, Pace(1.0, 10.0))
+    watch, seen = _make_watch(runner, handle, Pace(1.0, 10.0))
     fired = asyncio.run(watch.until_over())
     assert not watch.drained
     assert 0 < len(seen.lines) < 60000
@@ -81,7 +82,7 @@ def test_the_deadline_is_kept(runner: Runner) -> None:
     """The app is cancelled for the given reason."""
     handle = _submit(runner, "exec sleep 600")
     assert runner.take_over(handle, "me")
-    watch, _ = _watch(runner, handle, deadline=time.time(), timeout_reason="too late")
+    watch, _ = _make_watch(runner, handle, deadline=time.time(), timeout_reason="too late")
     fired = asyncio.run(watch.until_over())
     status = runner.status(handle)
     assert status is not None
@@ -92,7 +93,7 @@ def test_a_deadline_does_not_cancel_what_belongs_to_another(runner: Runner) -> N
     """A newer try has taken the app over; the watch goes on watching."""
     handle = _submit(runner, "read -r _; exit 3")
     assert runner.take_over(handle, "newer")
-    watch, _ = _watch(runner, handle, deadline=time.time())
+    watch, _ = _make_watch(runner, handle, deadline=time.time())
     asyncio.run(watch.until_over())
     status = runner.status(handle)
     assert status is not None
@@ -101,16 +102,27 @@ def test_a_deadline_does_not_cancel_what_belongs_to_another(runner: Runner) -> N
 
 def test_an_unknown_app_is_an_error_not_an_end(runner: Runner) -> None:
     """Whoever resumes the task is told."""
-    watch, _ = _watch(runner, "local_cwd://watch/nobody")
+    watch, _ = _make_watch(runner, "local_cwd://watch/nobody")
     assert "unknown app" in str(asyncio.run(watch.until_over()).error)
 
 
 def test_secrets_are_hidden_before_a_line_is_shown(runner: Runner) -> None:
     """The process that shows the lines is another one than that which knew the app."""
     role = Role("r", "", entrypoint="sh", args=["-c", "echo $API_TOKEN"], env={"API_TOKEN": "hunter22"})
-    watch, seen = _watch(runner, runner.run(AppDef("a", [role]), "local_cwd"))
+    watch, seen = _make_watch(runner, runner.run(AppDef("a", [role]), "local_cwd"))
     asyncio.run(watch.until_over())
     assert seen.hidden["API_TOKEN"] == "hunter22"  # noqa: S105  (made up)
+
+
+def test_after_a_standstill_nothing_is_shown_at_once(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another triggerer may show the app's lines by now; this one is told within seconds."""
+    monkeypatch.setattr(_watch, "STANDSTILL_S", -1.0)
+    monkeypatch.setattr(_watch, "HOLD_BACK_S", 600.0)
+    watch, seen = _make_watch(runner, handle := _submit(runner, "echo a"))
+    runner.wait(handle)
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(watch.until_over(), 1))
+    assert (seen.lines, seen.saved) == ([], [])
 
 
 def test_what_crosses_comes_back_as_it_was() -> None:

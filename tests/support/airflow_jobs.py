@@ -11,7 +11,7 @@ from typing import TypeAlias
 from airflow_server import AirflowServer, Task
 from local_apps import running
 
-from airflow_torchx.triggers.torchx import CURSOR_KEY
+from airflow_torchx._deferral import CURSOR_KEY
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppStatus
 from torchx_core.testing import wait_until

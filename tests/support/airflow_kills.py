@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Literal, TypeAlias
 
 from airflow_jobs import Job
-from airflow_server import ends
+from daemons import ends
 from local_apps import parent_of
 
 from torchx_core.testing import wait_until
@@ -26,6 +26,7 @@ DAGS = """
 from airflow_torchx.operators import torchx
 torchx.DEFER_AFTER_S = 0.5
 torchx.DEFER_MARGIN_S = 10.0
+torchx.DEADLINE_MARGIN_S = 5.0
 
 for form in ("worker", "deferred"):
     deferrable = form == "deferred"

@@ -6,9 +6,7 @@ import contextlib
 import json
 import os
 import secrets
-import select
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +19,7 @@ from urllib.parse import quote
 
 import psutil
 from airflow_dags import PROLOGUE, SETTINGS
+from daemons import ends, free_port, start_daemon
 
 from torchx_core.testing import wait_until
 
@@ -28,7 +27,7 @@ __all__ = ["AirflowServer", "Task"]
 
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 10.0
-RUN_TIMEOUT_S = 120.0
+RUN_TIMEOUT_S = 300.0
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "api-server": ("--workers", "1"),
     "scheduler": (),
@@ -64,7 +63,7 @@ class AirflowServer:
         self._orphans: list[psutil.Process] = []
         self._token = ""
         self.state_dir = home / "state"
-        port = _free_port()
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._env = {
             **os.environ,
@@ -78,8 +77,8 @@ class AirflowServer:
             "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(port),
-            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port()),
-            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
             "AIRFLOW__API__SECRET_KEY": secrets.token_hex(16),
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
@@ -87,6 +86,9 @@ class AirflowServer:
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "15",
             "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
             "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "2",
+            # An executor whose API server was away may forget a task that it has queued.
+            "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": "120",
+            "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "10",
             "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
@@ -122,12 +124,8 @@ class AirflowServer:
         return [sys.executable, "-m", "airflow", *args]
 
     def _start(self, component: str) -> int:
-        """Start a component that is nobody's child: it outlives the test that happens to start it."""
-        shell = 'log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!'
         log = self._home / f"{component}.{len(list(self._home.glob('*.log')))}.log"
-        command = ["sh", "-c", shell, "sh", str(log), *self._command(component, *COMPONENTS[component])]
-        started = subprocess.run(command, env=self._env, check=True, stdout=subprocess.PIPE, text=True)
-        return int(started.stdout)
+        return start_daemon(self._command(component, *COMPONENTS[component]), self._env, log)
 
     def stop(self) -> None:
         """End all components, and whatever of theirs stays behind when one has to be killed."""
@@ -286,6 +284,11 @@ class AirflowServer:
         body = {"dry_run": False, "task_ids": ["t"], "dag_run_id": task.run_id, "only_failed": False}
         self._ask("POST", f"/api/v2/dags/{task.dag_id}/clearTaskInstances", body)
 
+    def tries(self, task: Task) -> list[int]:
+        """Return the tries that Airflow knows: one that was given up before it began may be missing."""
+        found = self._ask("GET", f"{task.path}/tries")["task_instances"]
+        return sorted(int(each["try_number"]) for each in found)
+
     def log(self, task: Task, try_number: int = 1) -> str:
         """Return what the web UI shows of the log of one try: the worker's and the triggerer's together."""
         page = self._ask("GET", f"{task.path}/logs/{try_number}?full_content=true")
@@ -299,20 +302,3 @@ class AirflowServer:
         """Return the value of an XCom, as soon as it is there."""
         path = f"{task.path}/xcomEntries/{key}?deserialize=true&map_index={map_index}"
         return self._ask("GET", path)["value"]
-
-
-def ends(pid: int, timeout_s: float) -> bool:
-    """Return whether the process has ended in that time; a zombie has."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([pidfd], [], [], timeout_s)[0])
-    finally:
-        os.close(pidfd)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

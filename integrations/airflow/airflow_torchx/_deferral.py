@@ -11,9 +11,14 @@ from typing import Final, cast
 from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle
 
-__all__ = ["NOTHING_FIRED", "Deferral", "Fired"]
+__all__ = ["CURSOR_KEY", "DEFERRED_AT_LEAST_S", "NOTHING_FIRED", "Deferral", "Fired"]
 
 logger = logging.getLogger(__name__)
+
+CURSOR_KEY: Final = "torchx_cursor"
+"""The XCom by which a trigger leaves to the next one how far it showed the log."""
+DEFERRED_AT_LEAST_S: Final = 8.0
+"""See `Deferral.not_before`; Airflow was seen to need up to 5 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

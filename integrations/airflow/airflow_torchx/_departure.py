@@ -6,9 +6,10 @@ from collections.abc import Callable
 from time import monotonic
 from typing import NoReturn, final
 
+from airflow_torchx._arguments import OnWorkerShutdown
 from airflow_torchx._engine import AirflowException
 from airflow_torchx._hold import Hold
-from airflow_torchx._plan import OnWorkerShutdown, Verdict, judge_kill, reason_of_worker
+from airflow_torchx._plan import Verdict, judge_kill, reason_of_worker
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._tries import TaskTry
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import select
 import socket
 from collections.abc import Mapping
@@ -19,11 +18,11 @@ from airflow.sdk import (
     BaseOperatorLink,
     BaseSensorOperator,
     Context,
+    PokeReturnValue,
     XComArg,
 )
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.log import mask_secret
-from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._tries import TaskTry
@@ -58,7 +57,6 @@ else:
         )
 
 __all__ = [
-    "KILLS_REACH_TRIGGERS",
     "AirflowException",
     "AirflowFailException",
     "AirflowSensorTimeout",
@@ -68,13 +66,11 @@ __all__ = [
     "BaseOperator",
     "BaseOperatorLink",
     "BaseSensorOperator",
-    "BaseTrigger",
     "Context",
     "Level",
+    "PokeReturnValue",
     "TaskDeferralTimeout",
     "TaskStateStore",
-    "TaskSuccessEvent",
-    "TriggerEvent",
     "XComArg",
     "connection_extra",
     "deferrable_by_default",
@@ -82,21 +78,19 @@ __all__ = [
     "emit",
     "ends_without_worker",
     "form_fields",
-    "is_users_act",
     "known_now",
-    "load_note",
     "longest_retry_delay_s",
-    "make_event",
     "mask_secrets",
     "note_left",
     "present_state",
-    "present_state_of",
     "push_xcom",
-    "save_note",
+    "read_note",
     "started_at",
+    "state_of",
     "supervisor_is_gone",
     "task_state_store",
     "this_try",
+    "write_note",
 ]
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
@@ -104,9 +98,6 @@ Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
 LONGEST_DELAY = timedelta(days=1)
 """Airflow's own limit of a delay that grows."""
 MOST_DOUBLINGS = 32
-
-KILLS_REACH_TRIGGERS = hasattr(BaseTrigger, "on_kill")
-"""Whether a trigger is told that a user has ended its task: since 3.3."""
 
 MASKED_CHARS = 5
 """Airflow masks no shorter value, and says so each time."""
@@ -229,16 +220,11 @@ def present_state(context: Context) -> str | None:
     Raises:
         AirflowUnavailableError: The server did not answer.
     """
-    return _state_of(_task_instance(context))
+    return state_of(_task_instance(context))
 
 
-async def present_state_of(trigger: BaseTrigger) -> str | None:
-    """Return what `present_state` returns, for the deferred task of a trigger."""
-    # to_thread keeps the context that makes log lines the task's; an executor of the loop's would lose it
-    return await asyncio.to_thread(_state_of, trigger.task_instance)
-
-
-def _state_of(ti: Any) -> str | None:  # noqa: ANN401  (its type differs between a task and a trigger)
+def state_of(ti: Any) -> str | None:  # noqa: ANN401  (its type differs between a task and a trigger)
+    """Do what `present_state` does for a task instance."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # a second of imports
 
     mapped = ti.map_index is not None and ti.map_index >= 0
@@ -260,48 +246,20 @@ def _state_of(ti: Any) -> str | None:  # noqa: ANN401  (its type differs between
     return "no_status" if state is None else str(getattr(state, "value", state))
 
 
-def is_users_act(cancelled: asyncio.CancelledError) -> bool:
-    """Return whether a trigger was cancelled for a user's act; a triggerer that stops gives no reason."""
-    return bool(cancelled.args)
-
-
-def make_event(payload: Mapping[str, object]) -> TriggerEvent:
-    """Return the event that resumes the task with this payload."""
-    return TriggerEvent(dict(payload))  # type: ignore[no-untyped-call]
-
-
-async def load_note(trigger: BaseTrigger, key: str) -> str | None:
-    """Return what an earlier run of this trigger has left; None in ``dag.test()``, where there is no task.
-
-    Raises:
-        AirflowUnavailableError: The server did not answer.
-    """
-    ti: Any = trigger.task_instance
-    if ti is None:
-        return None
-    return await asyncio.to_thread(_load_note, ti, key)
-
-
-async def save_note(trigger: BaseTrigger, key: str, value: str) -> None:
-    """Leave something to the next run of this trigger: an XCom is all that a trigger can write.
-
-    Raises:
-        AirflowUnavailableError: The server did not answer.
-    """
-    ti: Any = trigger.task_instance
-    if ti is not None:
-        await asyncio.to_thread(_save_note, ti, key, value)
-
-
 def note_left(context: Context, key: str) -> str | None:
     """Return what the trigger of this task has left; None also where the server does not answer."""
     try:
-        return _load_note(_task_instance(context), key)
+        return read_note(_task_instance(context), key)
     except AirflowUnavailableError:
         return None
 
 
-def _load_note(ti: Any, key: str) -> str | None:  # noqa: ANN401
+def read_note(ti: Any, key: str) -> str | None:  # noqa: ANN401
+    """Return the text that an XCom of the task instance holds, or None.
+
+    Raises:
+        AirflowUnavailableError: The server did not answer.
+    """
     from airflow.sdk.execution_time.xcom import XCom
 
     try:
@@ -313,7 +271,8 @@ def _load_note(ti: Any, key: str) -> str | None:  # noqa: ANN401
     return found if isinstance(found, str) else None
 
 
-def _save_note(ti: Any, key: str, value: str) -> None:  # noqa: ANN401
+def write_note(ti: Any, key: str, value: str) -> None:  # noqa: ANN401
+    """Write such an XCom; raises as `read_note` does."""
     from airflow.sdk.execution_time.xcom import XCom
 
     try:

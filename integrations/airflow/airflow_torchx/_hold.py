@@ -25,7 +25,7 @@ from threading import Event
 from time import monotonic, time
 from typing import Protocol
 
-from airflow_torchx._deferral import Deferral
+from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral
 from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
 from airflow_torchx._record import AirflowUnavailableError, Memory, Record
 from airflow_torchx._tries import TaskTry, make_app_id, try_number_of
@@ -42,8 +42,6 @@ TICK_S = 0.2
 """How long a kill may go unnoticed; Airflow leaves a task 5 s between SIGTERM and SIGKILL."""
 SAVE_EVERY_S = 1.0
 """At most so much of the log can come again after a crash."""
-DEFERRED_AT_LEAST_S = 8.0
-"""See `Deferral.not_before`; Airflow was seen to need up to 5 s."""
 TAKE_OVER_TRIES = 3
 
 
@@ -164,7 +162,8 @@ class Hold:
             LostAppError: It was submitted, cannot be found, and has no lease that would end it.
             AirflowUnavailableError: The record cannot be read or written; nothing was submitted.
         """
-        record = self._memory.load()
+        # No try has come before the first one. Were that wrong, the id, which is the same again, would tell.
+        record = None if self._try.number == 1 else self._memory.load()
         match stand(record, self._try):
             case Standing.OVERTAKEN:
                 assert record is not None

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from torchx_core.errors import InvalidAppError, InvalidInputError, SchedulerError
-from torchx_core.launch import AppDocument, Cfg, ComponentArgs, make_app, make_cfg, make_component
-from torchx_core.runner import get_runner
+from torchx_core.errors import InvalidAppError
+from torchx_core.launch import (
+    AppDocument,
+    Cfg,
+    ComponentArgs,
+    Target,
+    make_app,
+    make_component,
+    target_options,
+)
+from torchx_core.launch import check_target as check_target_now
 
 __all__ = ["check_app", "check_component", "check_target", "has_template"]
 
@@ -23,16 +31,10 @@ def check_target(scheduler: str, cfg: Cfg, workspace: str | None = None) -> None
     """
     if has_template(scheduler):
         return
-    with get_runner() as runner:
-        try:
-            backend = runner.scheduler(scheduler)
-        except SchedulerError:
-            return  # known, but its client is not installed here; it may be on the worker
-        options = backend.run_opts()
-        if workspace and not backend.capabilities.workspaces:
-            raise InvalidInputError(f"{scheduler} cannot build a workspace: {workspace!r}; leave it out")
-    if not has_template(cfg):
-        options.resolve(make_cfg(cfg, options))
+    if has_template(cfg):
+        target_options(scheduler, workspace)
+    else:
+        check_target_now(Target(scheduler=scheduler, cfgs=(cfg,)), workspace)
 
 
 def check_app(document: AppDocument, given: object) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from airflow_torchx._record import Record
 from airflow_torchx._tries import TaskTry
 from torchx_core.specs import AppState, is_terminal
 
+if TYPE_CHECKING:
+    from airflow_torchx._arguments import OnWorkerShutdown
+
 __all__ = [
     "CLEARED_REASON",
     "Finding",
-    "OnWorkerShutdown",
     "Standing",
     "Verdict",
     "find",
@@ -21,8 +23,6 @@ __all__ = [
     "reason_of_worker",
     "stand",
 ]
-
-OnWorkerShutdown: TypeAlias = Literal["detach", "cancel"]
 
 
 class Standing(Enum):

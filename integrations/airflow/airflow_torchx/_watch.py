@@ -12,6 +12,7 @@ from typing import cast, final
 from airflow_torchx._deferral import Deferral, Fired
 from airflow_torchx._pace import Pace
 from torchx_core.errors import InvalidCursorError, SchedulerError, TorchXError
+from torchx_core.launch import Patience
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, LogLines, StateChanged
 
@@ -25,9 +26,12 @@ SAVE_EVERY_S = 10.0
 """What was shown since is shown again after a restart; the log's reader drops records that it has twice."""
 BATCH_BYTES = 1 << 14
 """What is shown in one go, while the event loop stands still."""
-LONGEST_DELAY_S = 60.0
 GIVE_UP_S = 1800.0
 """How long the scheduler may be away before the task fails; the app goes on and a retry finds it."""
+STANDSTILL_S = 10.0
+"""A triggerer that stood still for so long may have been replaced meanwhile, and does not know it yet."""
+HOLD_BACK_S = 10.0
+"""How long it then shows nothing, for another one may show the same: Airflow ends its triggers by then."""
 
 
 @final
@@ -65,6 +69,7 @@ class Watch:
         self._hide = hide
         self._cursor = deferral.cursor
         self._saved = (deferral.cursor, time.monotonic())
+        self._awake_at = time.monotonic()
         self._timed_out = False
         self.drained = False
         """Whether every line has been shown."""
@@ -77,7 +82,7 @@ class Watch:
 
     async def _persist(self) -> str | None:
         """Follow, and follow again after failures that pass; return the one that does not."""
-        away_since, delay = None, 1.0
+        patience = Patience(GIVE_UP_S)
         while True:
             seen = self._cursor
             try:
@@ -87,14 +92,14 @@ class Watch:
                 logger.warning("showing the log from its start: %s", err)
                 self._cursor = None
             except SchedulerError as err:
-                now = time.monotonic()
-                if self._cursor != seen or away_since is None:
-                    away_since, delay = now, 1.0
-                if not err.retryable or now - away_since > GIVE_UP_S:
+                if self._cursor != seen:
+                    patience.answered()
+                try:
+                    delay_s = patience.delay_after(err)
+                except SchedulerError:
                     return str(err)
                 logger.warning("cannot follow %s just now: %s", self._deferral.handle, err)
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, LONGEST_DELAY_S)
+                await asyncio.sleep(delay_s)
             except TorchXError as err:
                 return str(err)
             else:
@@ -107,8 +112,10 @@ class Watch:
             self._hide(role.env)
 
     async def _follow(self) -> None:
+        self._awake_at = time.monotonic()
         async with aclosing(self._batches()) as batches:
             async for batch in batches:
+                await self._hold_back()
                 lines = self._show_all(batch)
                 self._cursor = batch.cursor
                 if _is_last(batch):
@@ -119,6 +126,7 @@ class Watch:
                 await self._enforce_deadline()
                 if await self._pause(lines):
                     return
+                self._awake_at = time.monotonic()
 
     def _batches(self) -> AsyncGenerator[Batch]:
         batches = self._runner.afollow(
@@ -129,6 +137,11 @@ class Watch:
             batch_bytes=BATCH_BYTES,
         )
         return cast("AsyncGenerator[Batch]", batches)  # so that it can be closed
+
+    async def _hold_back(self) -> None:
+        """Wait, after a standstill, to be cancelled before anything is shown."""
+        if time.monotonic() - self._awake_at > STANDSTILL_S:
+            await asyncio.sleep(HOLD_BACK_S)
 
     def _show_all(self, batch: Batch) -> int:
         lines = 0

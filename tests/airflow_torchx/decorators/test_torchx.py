@@ -250,7 +250,7 @@ def test_a_function_that_cannot_travel_is_an_import_error(
         ({}, {"a": [object()]}, FunctionArgumentError, r"argument 'a'\[0\] must be plain data"),
         ({}, {"a": "x" * 300_000}, FunctionArgumentError, "argument 'a' takes 300002 bytes"),
         ({}, {"c": 1}, TypeError, "missing a required argument: 'a'"),
-        ({"replicas": 0}, {"a": 1}, InvalidInputError, "replicas must be at least 1: 0"),
+        ({"replicas": 0}, {"a": 1}, InvalidInputError, "replicas must be an integer of at least 1: 0"),
         ({"cfg": "grace=5"}, {"a": 1}, InvalidRunConfigException, "grace"),
         ({"app": {"name": "b"}}, {"a": 1}, InvalidInputError, "leave out app and component"),
         ({"replica": 2}, {"a": 1}, TypeError, "replica"),

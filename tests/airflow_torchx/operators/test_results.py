@@ -40,6 +40,14 @@ def test_a_component_makes_the_app(dags: Dags) -> None:
     assert "[echo/0] words" in outcome.log
 
 
+def test_arguments_may_be_one_template() -> None:
+    """A DAG that renders templates as objects makes a map or a list of it."""
+    made = TorchXRunOperator(
+        task_id="t", component="utils.echo", component_args="{{ params.args }}", cfg="{{ params.cfg }}"
+    )
+    assert made.component_args == "{{ params.args }}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 from airflow_dags import Dags
 
+from airflow_torchx import TorchXSensor
+from torchx_core.errors import TorchXError
 from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, AppState, Role
 
@@ -26,14 +28,29 @@ def _run(dags: Dags, script: str, sensor: str) -> tuple[str, str, object]:
     return outcome.state, outcome.log, outcome.xcoms.get(("t", "return_value"))
 
 
-REPORT = """echo '{"kind": "result", "value": 7}' >> "$TORCHX_REPORT_FILE" """
+REPORT = """echo '{"type": "result", "value": 7}' >> "$TORCHX_REPORT_FILE" """
 
 
-@pytest.mark.parametrize("how", ["", "deferrable=True"])
+@pytest.mark.parametrize("how", ["", "deferrable=True", "mode='reschedule', poke_interval=0.1"])
 def test_it_waits_for_success_and_returns_the_result(dags: Dags, how: str) -> None:
-    """In the worker and in the triggerer."""
-    state, _, _ = _run(dags, "sleep 0.3", how)
-    assert state == "success"
+    """In the worker, in the triggerer, and by a look now and then."""
+    state, _, value = _run(dags, f"sleep 0.3; {REPORT}", how)
+    assert (state, value) == ("success", 7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"handle": "a"}, "'a'"),
+        ({"handle": 7}, "handle must be a text: 7"),
+        ({"handle": "local_cwd://s/a", "deferrable": "yes"}, "deferrable must be True or False: 'yes'"),
+        ({"handle": "local_cwd://s/a", "show_log": 1}, "show_log must be True or False: 1"),
+    ],
+)
+def test_a_mistake_is_an_import_error_of_the_dag(arguments: dict[str, object], message: str) -> None:
+    """What can be known when the DAG is parsed is said then."""
+    with pytest.raises(TorchXError, match=message):
+        TorchXSensor(task_id="t", **arguments)  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("how", ["", "deferrable=True", "mode='reschedule'"])

@@ -22,12 +22,12 @@ from airflow.sdk.execution_time.comms import (
 )
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
-from airflow_torchx import _engine
-from airflow_torchx._deferral import Deferral
+from airflow_torchx import _engine_triggers
+from airflow_torchx._deferral import CURSOR_KEY, Deferral
 from airflow_torchx.triggers import TorchXTrigger
-from airflow_torchx.triggers.torchx import CURSOR_KEY
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppDef, AppState, AppStatus, Role
+from torchx_core.testing import wait_until
 
 pytestmark = [
     pytest.mark.engine,
@@ -180,7 +180,7 @@ def test_only_a_users_act_on_a_running_trigger_cancels(
 
     async def cut() -> None:
         run = asyncio.create_task(_fire(_trigger(handle)))
-        await asyncio.sleep(0.3)
+        await asyncio.to_thread(wait_until, lambda: _status(runner, handle).state is AppState.RUNNING, 30)
         run.cancel(message)
         with pytest.raises(asyncio.CancelledError):
             await run
@@ -245,7 +245,7 @@ def test_an_airflow_without_on_kill_will_do(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, kills_reach_triggers: bool
 ) -> None:
     """Below 3.3 a killed trigger is cleaned up and nothing else; above, that means nothing."""
-    monkeypatch.setattr(_engine, "KILLS_REACH_TRIGGERS", kills_reach_triggers)
+    monkeypatch.setattr(_engine_triggers, "KILLS_REACH_TRIGGERS", kills_reach_triggers)
     handle = _submit(runner, "exec sleep 600")
     asyncio.run(_trigger(handle).cleanup())
     runner.cancel(handle, grace_s=0, reason="nobody else did")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
-from airflow.sdk.bases.decorator import DecoratedOperator, Task, TaskDecorator, task_decorator_factory
+from airflow.sdk.bases.decorator import DecoratedOperator, Task, TaskDecorator
 from typing_extensions import override
 
 from airflow_torchx import _engine
+from airflow_torchx._arguments import check_count, check_env, check_flag
+from airflow_torchx._task_decorator import make_task_decorator
 from airflow_torchx.operators.torchx import TorchXRunOperator
 from torchx_core.errors import InvalidInputError
 from torchx_core.functions import check_function, function_app
@@ -88,6 +90,14 @@ class TorchXDecoratedOperator(DecoratedOperator, TorchXRunOperator):  # pyright:
         super().__init__(python_callable=python_callable, op_args=op_args, op_kwargs=op_kwargs, **kwargs)
 
     @override
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        check_count("replicas", self.replicas)
+        check_count("nproc", self.nproc)
+        check_flag("torchrun", self.torchrun)
+        check_env(self.env)
+
+    @override
     def _check_source(self) -> None:
         """Make the app, with None for every argument that only a run can know."""
         if self.app is not None or self.component is not None:
@@ -147,7 +157,7 @@ def torchx_task(python_callable: Callable[P, R] | None = None, /, **kwargs: Any)
 
     def decorate(function: Callable[P, R]) -> TaskDecorator:
         check_function(function)  # here, because a mapped task makes no operator before it runs
-        return task_decorator_factory(function, decorated_operator_class=TorchXDecoratedOperator, **kwargs)
+        return make_task_decorator(function, TorchXDecoratedOperator, kwargs)
 
     return decorate if python_callable is None else decorate(python_callable)
 

@@ -2,58 +2,49 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
-from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
 from airflow_torchx import _engine
-from airflow_torchx._deferral import NOTHING_FIRED, Deferral, Fired
-from airflow_torchx._departure import Departure
+from airflow_torchx._arguments import (
+    OnWorkerShutdown,
+    check_cfg,
+    check_component_args,
+    check_exit_codes,
+    check_flag,
+    check_limit,
+    check_on_worker_shutdown,
+    check_texts,
+)
 from airflow_torchx._engine import (
-    AirflowException,
     AirflowFailException,
-    AirflowTaskTimeout,
     BaseOperator,
     Context,
     TaskDeferralTimeout,
     XComArg,
 )
-from airflow_torchx._hold import Hold
-from airflow_torchx._log import AppLog
-from airflow_torchx._memory import ProbingMemory, StoreMemory
-from airflow_torchx._outcome import deliver
+from airflow_torchx._mapping import checked
 from airflow_torchx._parse_checks import check_app, check_component, check_target
-from airflow_torchx.hooks import TorchXHook
 from airflow_torchx.links import TorchXRunLink, TorchXServiceLink
-from airflow_torchx.links.torchx import push_links
-from airflow_torchx.triggers import TorchXTrigger
-from airflow_torchx.triggers.torchx import CURSOR_KEY
-from torchx_core.errors import ComponentNotFoundException, InvalidInputError, UnknownSchedulerException
+from torchx_core.errors import ComponentNotFoundException, InvalidInputError
 from torchx_core.launch import (
     DEFAULT_SCHEDULER,
     AppDocument,
-    AppRequest,
     Cfg,
     ComponentArgs,
-    Target,
     make_app,
     make_component,
     to_document,
 )
-from torchx_core.runner import Runner
-from torchx_core.specs import AppDef, AppState, AppStatus
+from torchx_core.specs import AppDef
 
 if TYPE_CHECKING:
     import jinja2
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-    from airflow_torchx._plan import OnWorkerShutdown
-    from airflow_torchx._record import Memory
-    from airflow_torchx._tries import TaskTry
+    from airflow_torchx._execution import Execution
 
 __all__ = ["TorchXRunOperator"]
 
@@ -61,8 +52,11 @@ DEFER_AFTER_S = 10.0
 """What ends sooner never pays for a deferral, which takes a few seconds."""
 DEFER_MARGIN_S = 60.0
 """The trigger keeps ``execution_timeout`` and then shows the last lines; Airflow's own limit is behind it."""
-DEADLINE_MARGIN_S = 5.0
-"""The app's own deadline stands back behind Airflow's timeout, which gives the clearer message."""
+DEADLINE_MARGIN_S = 60.0
+"""The app's own deadline stands back behind Airflow's timeout, which gives the clearer message.
+
+Airflow counts from when `execute` begins; the deadline counts from when the try does, which is earlier.
+"""
 
 
 class TorchXRunOperator(BaseOperator):
@@ -157,8 +151,9 @@ class TorchXRunOperator(BaseOperator):
         **kwargs: Any,  # noqa: ANN401  (BaseOperator's)
     ) -> None:
         super().__init__(**kwargs)
+        # A dict as it is, or Airflow would not know it for the result of another task, which is no template.
         self.app: AppDocument | XComArg | None = (
-            app if app is None or isinstance(app, XComArg) else to_document(app)
+            app if app is None or isinstance(app, XComArg | dict) else to_document(app)
         )
         self.component = component
         self.component_args = component_args
@@ -171,17 +166,19 @@ class TorchXRunOperator(BaseOperator):
         self.on_worker_shutdown: OnWorkerShutdown = on_worker_shutdown
         self.deferrable = _engine.deferrable_by_default() if deferrable is None else deferrable
         self.log_limit_mb = log_limit_mb
-        self.fail_on_exit_codes = frozenset(fail_on_exit_codes)
+        self.fail_on_exit_codes = fail_on_exit_codes
         self.links: dict[str, str] = {}
         self._given = app
         self._killed = False
-        if on_worker_shutdown not in ("detach", "cancel"):
-            raise InvalidInputError(
-                f"on_worker_shutdown must be 'detach' or 'cancel': {on_worker_shutdown!r}"
-            )
+        self._check_arguments()
         self._check_source()
         if scheduler is not None or torchx_conn_id is None:
             check_target(scheduler or DEFAULT_SCHEDULER, cfg, workspace)
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:  # noqa: ANN401  (BaseOperator's)
+        """Begin a mapped task; what is wrong with it is said when it is expanded."""
+        return checked(super().partial(**kwargs))
 
     @override
     def render_template_fields(self, context: Context, jinja_env: jinja2.Environment | None = None) -> None:
@@ -192,14 +189,7 @@ class TorchXRunOperator(BaseOperator):
     @override
     def execute(self, context: Context) -> object:
         """Submit or find the app, follow it to its end, return its result; or defer."""
-
-        def begin(hold: Hold) -> AppStatus | None:
-            hold.attach()
-            _engine.push_xcom(context, "handle", hold.handle)
-            push_links(self, context, hold.app(), hold.status())
-            return hold.follow_for(DEFER_AFTER_S) if self.deferrable else hold.follow()
-
-        return self._run(context, begin)
+        return self._execution(context).begin(follow_s=DEFER_AFTER_S if self.deferrable else None)
 
     def resume(self, context: Context, event: object = None) -> object:
         """Go on where the trigger left off: show the rest of the log, return the result.
@@ -208,16 +198,7 @@ class TorchXRunOperator(BaseOperator):
             context: The task's.
             event: What the trigger fired.
         """
-        fired = Fired.from_json(event)
-        if fired.error is not None:
-            raise AirflowException(f"{fired.error}; the app was left alone, and a retry would find it")
-
-        def go_on(hold: Hold) -> AppStatus:
-            hold.resume(fired.cursor)
-            push_links(self, context, hold.app(), hold.status())
-            return hold.follow()
-
-        return self._run(context, go_on, fired)
+        return self._execution(context).go_on(event)
 
     @override
     def resume_execution(
@@ -227,13 +208,7 @@ class TorchXRunOperator(BaseOperator):
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout:
-
-            def end(hold: Hold) -> AppStatus:
-                hold.resume(_engine.note_left(context, CURSOR_KEY))
-                hold.cancel(self._timeout_reason)
-                return hold.follow()
-
-            return self._run(context, end, Fired(timed_out=True))
+            return self._execution(context).give_up()
 
     @override
     def on_kill(self) -> None:
@@ -245,89 +220,15 @@ class TorchXRunOperator(BaseOperator):
         """
         self._killed = True
 
-    def _run(
-        self, context: Context, work: Callable[[Hold], AppStatus | None], fired: Fired = NOTHING_FIRED
-    ) -> object:
-        """Hold the app and do the work with it; return the app's result, or defer when it has not ended."""
-        this_try = _engine.this_try(context)
-        log = AppLog(_engine.emit, limit_bytes=self._log_limit_bytes, shown_bytes=fired.shown_bytes)
-        departure = Departure(
-            this_try,
-            self.on_worker_shutdown,
+    def _execution(self, context: Context) -> Execution:
+        from airflow_torchx._execution import Execution, Limits  # imported here: parsing a DAG need not pay
+
+        return Execution(
+            self,
+            context,
+            app=self._rendered_app,
             killed=lambda: self._killed,
-            present_state=partial(_engine.present_state, context),
-            supervisor_is_gone=_engine.supervisor_is_gone,
-        )
-        try:
-            target = self._target()
-        except InvalidInputError as err:
-            raise AirflowFailException(str(err)) from err
-        with target.runner() as runner:
-            try:
-                request = self._request(runner, target, context)
-                memory = _memory(context, runner, request, this_try)
-                hold = Hold(runner, memory, this_try, request, log, departure.look)
-                status = self._guarded(hold, work)
-            except (InvalidInputError, UnknownSchedulerException) as err:
-                raise AirflowFailException(str(err)) from err
-        departure.check()
-        if status is None:
-            self._defer(replace(hold.deferral, shown_bytes=log.shown_bytes), context)
-        if fired.timed_out and status.state is not AppState.SUCCEEDED:
-            raise AirflowTaskTimeout(self._timeout_reason)
-        log.show_end(status)
-        return deliver(context, self.outlets, hold.handle, status, self.fail_on_exit_codes)
-
-    def _guarded(self, hold: Hold, work: Callable[[Hold], AppStatus | None]) -> AppStatus | None:
-        """Cancel the app for two causes only: whatever else ends the try leaves the app alone."""
-        try:
-            return work(hold)
-        except AirflowTaskTimeout:
-            hold.cancel(self._timeout_reason)
-            raise
-        except KeyboardInterrupt:
-            hold.cancel("cancelled because the Airflow task was interrupted")
-            raise
-
-    def _defer(self, deferral: Deferral, context: Context) -> NoReturn:
-        deadline = self._deadline(context)
-        deferral = replace(
-            deferral,
-            deadline=deadline,
-            timeout_reason=self._timeout_reason,
-            conn_id=self.torchx_conn_id,
-            end_task=_engine.ends_without_worker(self),
-            limit_bytes=self._log_limit_bytes,
-        )
-        timeout = None if deadline is None else timedelta(seconds=deadline - time.time() + DEFER_MARGIN_S)
-        self.defer(trigger=TorchXTrigger(**deferral.to_json()), method_name="resume", timeout=timeout)
-
-    @property
-    def _log_limit_bytes(self) -> int | None:
-        return None if self.log_limit_mb is None else int(self.log_limit_mb * 1e6)
-
-    @property
-    def _timeout_reason(self) -> str:
-        return f"cancelled because the Airflow task's execution_timeout of {self.execution_timeout} passed"
-
-    def _deadline(self, context: Context) -> float | None:
-        timeout = self.execution_timeout
-        return _engine.started_at(context) + timeout.total_seconds() if timeout else None
-
-    def _target(self) -> Target:
-        target = TorchXHook(self.torchx_conn_id).target if self.torchx_conn_id else Target()
-        return target.overridden(self.scheduler, self.session, self.cfg)
-
-    def _request(self, runner: Runner, target: Target, context: Context) -> AppRequest:
-        deadline = self._deadline(context)
-        lease_s = None if self.lease_s is None else self.lease_s + _engine.longest_retry_delay_s(self)
-        return AppRequest.make(
-            runner,
-            self._rendered_app(),
-            target,
-            workspace=self.workspace,
-            lease_s=lease_s,
-            deadline=None if deadline is None else deadline + DEADLINE_MARGIN_S,
+            limits=Limits(defer_margin_s=DEFER_MARGIN_S, deadline_margin_s=DEADLINE_MARGIN_S),
         )
 
     def _rendered_app(self) -> AppDef:
@@ -338,6 +239,22 @@ class TorchXRunOperator(BaseOperator):
         for role in app.roles:
             _engine.mask_secrets(role.env)
         return app
+
+    def _check_arguments(self) -> None:
+        check_texts(
+            component=self.component,
+            workspace=self.workspace,
+            scheduler=self.scheduler,
+            session=self.session,
+            torchx_conn_id=self.torchx_conn_id,
+        )
+        check_component_args(self.component_args)
+        check_cfg(self.cfg)
+        check_limit("lease_s", self.lease_s)
+        check_on_worker_shutdown(self.on_worker_shutdown)
+        check_flag("deferrable", self.deferrable)
+        check_limit("log_limit_mb", self.log_limit_mb)
+        check_exit_codes("fail_on_exit_codes", self.fail_on_exit_codes)
 
     def _check_source(self) -> None:
         """Find at DAG parse what is wrong with what is to run.
@@ -355,10 +272,3 @@ class TorchXRunOperator(BaseOperator):
         if self.component is not None:
             return make_component(self.component, self.component_args)
         return make_app(to_document(self.app), self._given)
-
-
-def _memory(context: Context, runner: Runner, request: AppRequest, this_try: TaskTry) -> Memory:
-    store = _engine.task_state_store(context)
-    if store is not None:
-        return StoreMemory(store)
-    return ProbingMemory(runner, request.scheduler, this_try, request.lease_s)

@@ -5,25 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from airflow_torchx import _engine
-from airflow_torchx._deferral import Deferral, Fired
+from airflow_torchx._arguments import check_flag, check_texts
 from airflow_torchx._engine import (
     AirflowException,
     AirflowSensorTimeout,
     AirflowSkipException,
     BaseSensorOperator,
     Context,
+    PokeReturnValue,
 )
-from airflow_torchx._hold import DEFERRED_AT_LEAST_S
-from airflow_torchx.hooks import TorchXHook
-from airflow_torchx.triggers import TorchXTrigger
+from airflow_torchx._mapping import checked
+from airflow_torchx._parse_checks import has_template
 from torchx_core.errors import UnknownAppException, WaitTimeoutError
 from torchx_core.launch import Target
-from torchx_core.specs import AppHandle, AppState, AppStatus
+from torchx_core.specs import AppHandle, AppState, AppStatus, parse_app_handle
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
 __all__ = ["TorchXSensor"]
 
@@ -39,6 +42,10 @@ class TorchXSensor(BaseSensorOperator):
         torchx_conn_id: A connection of type ``torchx`` that says how to reach the scheduler. (templated)
         deferrable: Wait in the triggerer; None for what ``[operators] default_deferrable`` says.
         show_log: Whether the app's output goes to this task's log too; only with ``deferrable``.
+
+    Raises:
+        InvalidInputError: An argument is of a wrong type; at DAG parse.
+        MalformedAppHandleException: The handle is none; at DAG parse, unless it is a template.
 
     Example:
         >>> TorchXSensor(task_id="wait", handle="local_cwd://torchx/train-x1")
@@ -62,6 +69,16 @@ class TorchXSensor(BaseSensorOperator):
         self.torchx_conn_id = torchx_conn_id
         self.deferrable = _engine.deferrable_by_default() if deferrable is None else deferrable
         self.show_log = show_log
+        check_texts(handle=handle, torchx_conn_id=torchx_conn_id)
+        check_flag("deferrable", self.deferrable)
+        check_flag("show_log", show_log)
+        if not has_template(handle):
+            parse_app_handle(handle)
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:  # noqa: ANN401  (BaseOperator's)
+        """Begin a mapped sensor; what is wrong with it is said when it is expanded."""
+        return checked(super().partial(**kwargs))
 
     @override
     def execute(self, context: Context) -> object:
@@ -78,17 +95,18 @@ class TorchXSensor(BaseSensorOperator):
         return self._result(status)
 
     @override
-    def poke(self, context: Context) -> bool:
+    def poke(self, context: Context) -> PokeReturnValue:
         """Look once; Airflow calls this in ``mode="reschedule"``."""
         with self._target().runner() as runner:
             status = runner.status(self.handle)
         if status is not None and not status.is_terminal():
-            return False
-        self._result(status)
-        return True
+            return PokeReturnValue(is_done=False)
+        return PokeReturnValue(is_done=True, xcom_value=self._result(status))
 
     def resume(self, context: Context, event: object = None) -> object:
         """Look at how the app ended."""
+        from airflow_torchx._deferral import Fired
+
         del context
         fired = Fired.from_json(event)
         if fired.error is not None:
@@ -97,6 +115,9 @@ class TorchXSensor(BaseSensorOperator):
             return self._result(runner.status(self.handle))
 
     def _defer(self, context: Context) -> None:
+        from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral
+        from airflow_torchx.triggers import TorchXTrigger
+
         del context
         deferral = Deferral(
             handle=self.handle,
@@ -110,6 +131,8 @@ class TorchXSensor(BaseSensorOperator):
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=self.timeout))
 
     def _target(self) -> Target:
+        from airflow_torchx.hooks import TorchXHook
+
         return TorchXHook(self.torchx_conn_id).target if self.torchx_conn_id else Target()
 
     def _result(self, status: AppStatus | None) -> object:

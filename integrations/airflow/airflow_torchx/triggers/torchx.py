@@ -11,9 +11,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from airflow_torchx import _engine
-from airflow_torchx._deferral import Deferral, Fired
-from airflow_torchx._engine import BaseTrigger, TaskSuccessEvent, TriggerEvent
+from airflow_torchx import _engine, _engine_triggers
+from airflow_torchx._deferral import CURSOR_KEY, Deferral, Fired
+from airflow_torchx._engine_triggers import BaseTrigger, TaskSuccessEvent, TriggerEvent
 from airflow_torchx._log import AppLog
 from airflow_torchx._outcome import status_xcoms
 from airflow_torchx._pace import Pace
@@ -33,7 +33,6 @@ LINES_PER_RECORD = 20
 LINES_PER_S = 200.0
 BURST_LINES = 2000.0
 LONGEST_WAIT_S = 10.0
-CURSOR_KEY = "torchx_cursor"
 
 _ALL_TRIGGERS = Pace(4000.0, 8000.0)
 """All triggers of a triggerer share its loop, and the pipe through which Airflow reads their logs."""
@@ -69,7 +68,7 @@ class TorchXTrigger(BaseTrigger):
         try:
             event = await self._watch()
         except asyncio.CancelledError as err:
-            if _engine.is_users_act(err):
+            if _engine_triggers.is_users_act(err):
                 self._begin_kill()
             raise
         self._fired = True
@@ -106,7 +105,7 @@ class TorchXTrigger(BaseTrigger):
     @override
     async def cleanup(self) -> None:
         """Do the same where Airflow has no `on_kill`: below 3.3 whatever ends a trigger comes here alone."""
-        if not _engine.KILLS_REACH_TRIGGERS:
+        if not _engine_triggers.KILLS_REACH_TRIGGERS:
             await self.on_kill()
 
     def _begin_kill(self) -> asyncio.Task[None]:
@@ -132,7 +131,7 @@ class TorchXTrigger(BaseTrigger):
         if not self._deferral.token:
             return
         try:
-            state = await _engine.present_state_of(self)
+            state = await _engine_triggers.present_state_of(self)
         except AirflowUnavailableError as err:
             logger.warning("not cancelling %s: its task's state is unknown: %s", self._deferral.handle, err)
             return
@@ -152,7 +151,7 @@ class TorchXTrigger(BaseTrigger):
         done = drained and self._deferral.end_task and self.task_instance is not None
         status = runner.status(self._deferral.handle) if done and not fired.timed_out else None
         if status is None or status.state is not AppState.SUCCEEDED:
-            return _engine.make_event(fired.to_json())
+            return _engine_triggers.make_event(fired.to_json())
         xcoms = status_xcoms(self._deferral.handle, status)
         if status.result is not None:
             xcoms["return_value"] = status.result
@@ -160,13 +159,13 @@ class TorchXTrigger(BaseTrigger):
 
     async def _noted_cursor(self) -> str | None:
         try:
-            return await _engine.load_note(self, CURSOR_KEY)
+            return await _engine_triggers.load_note(self, CURSOR_KEY)
         except AirflowUnavailableError as err:
             logger.warning("showing lines of %s again: %s", self._deferral.handle, err)
             return None
 
     async def _note(self, cursor: str) -> None:
         try:
-            await _engine.save_note(self, CURSOR_KEY, cursor)
+            await _engine_triggers.save_note(self, CURSOR_KEY, cursor)
         except AirflowUnavailableError as err:
             logger.warning("cannot save the log position of %s: %s", self._deferral.handle, err)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from torchx_core.errors import InvalidInputError, InvalidRunConfigException, UnknownSchedulerException
+from torchx_core.launch import Cfg, Target, check_target, target_options
+
+
+@pytest.mark.parametrize("cfg", [None, {}, {"grace_s": 5.0}, {"grace_s": "5"}, "grace_s=5"])
+def test_options_that_fit_are_taken_in_any_form(cfg: Cfg) -> None:
+    """By name, as text, and with texts for numbers, as forms have them."""
+    check_target(Target(cfgs=(cfg,)))
+
+
+def test_a_workspace_is_taken_where_one_can_be_built() -> None:
+    """A scheduler that runs images builds them, too."""
+    check_target(Target(scheduler="local_dir"), "./src")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "cfg", "workspace", "error", "message"),
+    [
+        ("local_cdw", None, None, UnknownSchedulerException, "did you mean 'local_cwd'"),
+        ("local_cwd", {"grase_s": 5}, None, InvalidRunConfigException, "did you mean 'grace_s'"),
+        ("local_cwd", "grace_s=soon", None, InvalidRunConfigException, "grace_s must be float"),
+        ("local_cwd", None, "./src", InvalidInputError, "local_cwd cannot build a workspace: './src'"),
+    ],
+)
+def test_a_target_that_cannot_work_is_refused(
+    scheduler: str, cfg: Cfg, workspace: str | None, error: type[Exception], message: str
+) -> None:
+    """With the name that was meant."""
+    with pytest.raises(error, match=message):
+        check_target(Target(scheduler=scheduler, cfgs=(cfg,)), workspace)
+
+
+def test_options_can_be_had_without_values() -> None:
+    """For those whose values are known later."""
+    options = target_options("local_cwd")
+    assert options is not None
+    assert options.get("grace_s") is not None
