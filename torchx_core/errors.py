@@ -27,6 +27,7 @@
     │  └─ SubmitOutcomeUnknownError          it may have happened: call again with the same app id
     ├─ WaitTimeoutError (TimeoutError)       the app is not terminal yet; it goes on running
     ├─ AppStatusError                        the app ended otherwise than SUCCEEDED; carries its status
+    │  └─ FunctionRaisedError                the function that it ran raised; carries the traceback
     └─ StoredStateError                      a record on disk cannot be used
        ├─ CorruptRecordError
        └─ NewerRecordError                   written by a newer version of this library
@@ -50,6 +51,7 @@ __all__ = [
     "ComponentValidationException",
     "CorruptRecordError",
     "FunctionArgumentError",
+    "FunctionRaisedError",
     "InvalidAppError",
     "InvalidConfigError",
     "InvalidCursorError",
@@ -364,6 +366,16 @@ class AppStatusError(TorchXError):
         """Keep TorchX's constructor: the status first, then the message."""
         self.status = status
         super().__init__(*args)
+
+
+class FunctionRaisedError(AppStatusError):
+    """The function that an app ran raised: in words, because the exception itself stays where it was."""
+
+    def __init__(self, status: AppStatus, message: str, *, exception: str, traceback: str) -> None:
+        """Keep the exception as its traceback ends with it, ``ValueError: no data``, and all of that."""
+        self.exception = exception
+        self.traceback = traceback
+        super().__init__(status, message)
 
 
 class StoredStateError(TorchXError):

@@ -7,6 +7,7 @@ image needs Python and what the function imports, and nothing of ours. Nothing i
 from __future__ import annotations
 
 from torchx_core.functions.app import function_app
-from torchx_core.functions.source import check_function
+from torchx_core.functions.failure import find_raised
+from torchx_core.functions.source import FunctionSource, check_function, read_function
 
-__all__ = ["check_function", "function_app"]
+__all__ = ["FunctionSource", "check_function", "find_raised", "function_app", "read_function"]

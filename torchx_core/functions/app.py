@@ -8,7 +8,7 @@ from typing import Final
 from torchx_core.components import dist
 from torchx_core.errors import InvalidInputError
 from torchx_core.functions.arguments import command_line
-from torchx_core.functions.source import read_function
+from torchx_core.functions.source import FunctionSource, read_function
 from torchx_core.specs import AppDef, Resource, Role, macros
 from torchx_core.specs import resource as named_resource
 from torchx_core.specs.mounts import Mount
@@ -18,7 +18,7 @@ __all__ = ["function_app"]
 
 
 def function_app(  # noqa: PLR0913  (the fields of a role; all but the call are keywords)
-    function: Callable[..., object],
+    function: Callable[..., object] | FunctionSource,
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
     *,
@@ -41,7 +41,8 @@ def function_app(  # noqa: PLR0913  (the fields of a role; all but the call are 
 
     Args:
         function: A plain function, ``async`` or not, that needs nothing from around it: what it uses it takes
-            as an argument, imports or defines inside. Its decorators stay here.
+            as an argument, imports or defines inside. Its decorators stay here. Or what `read_function` has
+            read of one, which works also where the function's file is not at hand any more.
         args: Its positional arguments: what JSON can hold. A tuple arrives as a list.
         kwargs: Its keyword arguments, likewise. The whole call may take 256 KiB.
         name: Of the app; the function's name unless given.
@@ -68,7 +69,7 @@ def function_app(  # noqa: PLR0913  (the fields of a role; all but the call are 
     """
     _check_count("replicas", replicas)
     _check_count("nproc", nproc)
-    source = read_function(function)
+    source = function if isinstance(function, FunctionSource) else read_function(function)
     words = command_line(python, source, args, kwargs or {})
     role = Role(
         name=source.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from torchx_core.specs import AppDef, Role, snapshot_app, validate_app
 
@@ -28,7 +28,7 @@ def to_document(app: object) -> AppDocument:
         InvalidAppError: It is none of these.
     """
     if isinstance(app, Mapping):
-        return dict(app)
+        return dict(cast("Mapping[str, Any]", app))
     if not isinstance(app, str):
         return snapshot_app(app).to_dict()
     import yaml
@@ -37,7 +37,7 @@ def to_document(app: object) -> AppDocument:
         loaded: object = yaml.safe_load(app)
     except yaml.YAMLError:
         loaded = None  # an unquoted {{ template }} is no YAML: read it once it is rendered
-    return loaded if isinstance(loaded, dict) else app
+    return cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else app
 
 
 def make_app(document: AppDocument, given: object = None) -> AppDef:
