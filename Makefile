@@ -13,9 +13,14 @@ BENCH_ARGS ?=
 BIN := .venv/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PROJECTS := pyproject.toml integrations/airflow/pyproject.toml integrations/prefect/pyproject.toml
+ENGINES := airflow prefect
+DEMO_STAMP = $(if $(filter $(ENGINE),$(ENGINES)),.venv/demo-$(ENGINE).stamp,$(error unknown ENGINE '$(ENGINE)'; known: $(ENGINES)))
 AIRFLOWS := 3.1 3.2
 AIRFLOW_TESTS := $(addprefix tests/airflow_torchx/,decorators hooks operators sensors triggers test_engine.py \
   test_import_cost.py test_mistakes.py test_provider.py)
+PREFECTS := 3.6 3.9
+PREFECT_TESTS := tests/prefect_torchx $(addprefix --ignore tests/prefect_torchx/,test_artifact_page.py test_torchx_apps.py) \
+  --deselect tests/prefect_torchx/test_blocks.py::TestStandard::test_has_a_valid_image
 PACKAGES := $(wildcard torchx_core integrations/airflow/airflow_torchx integrations/prefect/prefect_torchx)
 
 # Tools start the Python that is first on PATH (pyright, and the apps in the tests).
@@ -23,7 +28,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-deployment test-airflow-versions check format bench install format-check lint types imports \
+.PHONY: help demo test test-slow test-deployment test-airflow-versions test-prefect-versions check format bench install format-check lint types imports \
         declared spelling docs wheels coverage constraints clean docker-engine browser
 
 # --- what most people want ------------------------------------------------------------------------
@@ -31,7 +36,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: .venv/demo-$(ENGINE).stamp $(if $(filter local_docker,$(SCHEDULER)),docker-engine) ## train a model; ENGINE=airflow SCHEDULER=local_cwd
+demo: $(DEMO_STAMP) $(if $(filter local_docker,$(SCHEDULER)),docker-engine) ## train a model; ENGINE=airflow SCHEDULER=local_cwd
 	ENGINE=$(ENGINE) SCHEDULER=$(SCHEDULER) $(BIN)/python dags/demo.py
 
 test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
@@ -48,6 +53,12 @@ test-airflow-versions: $(AIRFLOWS:%=.venv-airflow-%/dev.stamp) ## test the Airfl
 	@for version in $(AIRFLOWS); do \
 	  echo "Airflow $$version"; \
 	  PATH=$(CURDIR)/.venv-airflow-$$version/bin:$$PATH python -m pytest -W ignore $(AIRFLOW_TESTS) $(PYTEST_ARGS) || exit 1; \
+	done
+
+test-prefect-versions: $(PREFECTS:%=.venv-prefect-%/dev.stamp) ## test the Prefect package with the oldest and the newest Prefect
+	@for version in $(PREFECTS); do \
+	  echo "Prefect $$version"; \
+	  PATH=$(CURDIR)/.venv-prefect-$$version/bin:$$PATH python -m pytest -W ignore $(PREFECT_TESTS) $(PYTEST_ARGS) || exit 1; \
 	done
 
 check: format-check lint types imports declared spelling test docs wheels ## all that must pass
@@ -109,9 +120,11 @@ constraints: ## resolve the newest versions into constraints/dev.txt
 	constraints/resolve.sh
 	constraints/resolve_airflow.sh 3.1.8 2026-04-01
 	constraints/resolve_airflow.sh 3.2.2 2026-06-15
+	constraints/resolve_prefect.sh 3.6.27 2026-05-01
+	constraints/resolve_prefect.sh 3.9.1
 
 clean: ## remove what make made
-	rm -rf .venv .venv-peer .venv-airflow-* build dist docs/_build .coverage .coverage.*
+	rm -rf .venv .venv-peer .venv-airflow-* .venv-prefect-* build dist docs/_build .coverage .coverage.*
 
 .venv/uv.stamp:
 	@constraints/make_venv.sh $(PYTHON) .venv
@@ -120,7 +133,7 @@ clean: ## remove what make made
 
 .venv/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/dev.txt
 	@echo "installing the project, its engines and its tools into .venv"
-	@$(UV) --constraint constraints/dev.txt --group test --group lint --group docs \
+	@$(UV) --constraint constraints/dev.txt --group test --group lint --group docs --group bench \
 	  --editable '.[cli,docker]' --editable integrations/airflow --editable integrations/prefect
 	@touch $@
 
@@ -136,6 +149,13 @@ clean: ## remove what make made
 	@constraints/make_venv.sh $(PYTHON) .venv-airflow-$*
 	@$(BIN)/uv pip install --quiet --python .venv-airflow-$*/bin/python --constraint constraints/airflow-$*.txt \
 	  --group test-engine --editable . --editable integrations/airflow
+	@touch $@
+
+.venv-prefect-%/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/prefect-%.txt constraints/prefect-overrides.in
+	@echo "installing the project and Prefect $* into .venv-prefect-$*"
+	@constraints/make_venv.sh $(PYTHON) .venv-prefect-$*
+	@$(BIN)/uv pip install --quiet --python .venv-prefect-$*/bin/python --constraint constraints/prefect-$*.txt \
+	  --override constraints/prefect-overrides.in --group test-engine --editable . --editable integrations/prefect
 	@touch $@
 
 .venv-peer/peer.stamp: constraints/bench.txt

@@ -67,20 +67,27 @@ def _chosen(only: Sequence[str] | None, *, quick: bool) -> list[tuple[Experiment
 @contextmanager
 def _prepared(backend: str, who: Mapping[SideName, Path]) -> Iterator[Mapping[SideName, Path]]:
     """Prepare the backend and yield who can be measured on it; workers inherit the environment."""
-    from benchmarks.engine import docker_engine, why_no_docker_operator, why_no_engine
+    from benchmarks import engine
 
     if backend == "local":
         yield who
         return
-    reason = (backend == "airflow" and why_no_docker_operator()) or why_no_engine()
-    if reason:
-        print(f"no {'DockerOperator' if backend == 'airflow' else 'Docker'}: {reason}", file=sys.stderr)
-        yield _without_docker(who) if backend == "airflow" else {}
+    if backend == "prefect":
+        reason, start = engine.why_no_prefect_shell(), engine.prefect_server
     else:
-        _say("starting a Docker engine")
-        with docker_engine() as environment:
-            os.environ.update(environment)
-            yield who
+        operator = engine.why_no_docker_operator() if backend == "airflow" else ""
+        reason, start = operator or engine.why_no_engine() or "", engine.docker_engine
+    if reason:
+        print(f"no {_FLOORS[backend]}: {reason}", file=sys.stderr)
+        yield _without_docker(who) if backend == "airflow" else {}
+        return
+    _say(f"starting what {backend} needs")
+    with start() as environment:
+        os.environ.update(environment)
+        yield who
+
+
+_FLOORS = {"docker": "Docker", "airflow": "DockerOperator", "prefect": "ShellOperation"}
 
 
 def _without_docker(who: Mapping[SideName, Path]) -> Mapping[SideName, Path]:

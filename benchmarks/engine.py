@@ -1,4 +1,4 @@
-"""A Docker engine for the benchmarks alone, with the image that they run."""
+"""A Docker engine and a Prefect server for the benchmarks alone, and what they lack."""
 
 from __future__ import annotations
 
@@ -14,17 +14,36 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))  # the tes
 
 from docker_engine import DockerEngine, free_number, why_no_engine  # found by the line above
 from docker_images import import_images
+from prefect_server import SETTINGS, PrefectServer
 
-__all__ = ["docker_engine", "why_no_docker_operator", "why_no_engine"]
+__all__ = [
+    "docker_engine",
+    "prefect_server",
+    "why_no_docker_operator",
+    "why_no_engine",
+    "why_no_prefect_shell",
+]
+
+
+_FILE = "constraints/bench-airflow.txt"
 
 
 def why_no_docker_operator() -> str:
     """Return what Airflow's ``DockerOperator`` lacks; empty when it is there."""
+    return "" if _is_installed("apache-airflow-providers-docker") else f"{_FILE} is not installed"
+
+
+def why_no_prefect_shell() -> str:
+    """Return what Prefect's ``ShellOperation`` lacks; empty when it is there."""
+    return "" if _is_installed("prefect-shell") else "prefect-shell is not installed"
+
+
+def _is_installed(distribution: str) -> bool:
     try:
-        version("apache-airflow-providers-docker")
+        version(distribution)
     except PackageNotFoundError:
-        return "constraints/bench-airflow.txt is not installed"
-    return ""
+        return False
+    return True
 
 
 @contextmanager
@@ -42,4 +61,17 @@ def docker_engine() -> Iterator[Mapping[str, str]]:
         yield {"DOCKER_HOST": engine.url}
     finally:
         engine.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def prefect_server() -> Iterator[Mapping[str, str]]:
+    """Yield the environment by which a server with an empty database is found; it is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="bench-"))
+    server = PrefectServer(folder / "prefect")
+    try:
+        server.start()
+        yield {**SETTINGS, "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": server.url}
+    finally:
+        server.stop()
         shutil.rmtree(folder, ignore_errors=True)

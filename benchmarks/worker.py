@@ -20,10 +20,9 @@ from benchmarks.workloads import EXPERIMENTS
 def main(side_name: SideName, name: str, params: Params, folder: Path) -> None:
     """Warm up, measure, print."""
     experiment = _find(name)
-    module = (
-        "benchmarks.sides" + {"local": "", "docker": ".docker", "airflow": ".airflow"}[experiment.backend]
-    )
-    side = cast("Side[object]", import_module(f"{module}.{side_name}").create(folder))
+    package = "" if experiment.backend == "local" else f".{experiment.backend}"
+    module = import_module(f"benchmarks.sides{package}.{side_name}")
+    side = cast("Side[object]", module.create(folder))
     try:
         side.wait(side.submit(["true"]))
         samples = experiment.measure(side, folder, **params)

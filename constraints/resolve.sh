@@ -11,7 +11,7 @@ uv=("$folder/venv/bin/uv" pip)
 # Some releases want a late 3.11; Debian 12 has 3.11.2.
 "${uv[@]}" install --quiet --python "$folder/venv/bin/python" --python-version 3.11.2 \
     --requirement constraints/engines.txt \
-    --group test --group lint --group docs \
+    --group test --group lint --group docs --group bench \
     --editable ".[cli,docker]" --editable integrations/airflow --editable integrations/prefect \
     scikit-learn
 

@@ -1,15 +1,15 @@
-"""Run ``train_digits`` once in a throw-away Airflow and say what came of it: ``make demo``.
+"""Run ``train_digits`` once and say what came of it: ``make demo``.
 
 Usage: ``python demo.py [FOLDER]``. Model and logs stay in FOLDER, by default one of its own per run under
-``build/demo``; Airflow's own files do not. With ``SCHEDULER=local_docker`` in the environment it runs in
-containers, of the Docker engine that ``docker`` would use or of one that is started for it.
+``build/demo``; the files of the workflow engine do not. With ``ENGINE=prefect`` in the environment it is a
+flow in a throw-away Prefect instead of a DAG in a throw-away Airflow. With ``SCHEDULER=local_docker`` it runs
+in containers, of the Docker engine that ``docker`` would use or of one that is started for it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 DAGS = Path(__file__).resolve().parent
+ENGINES = ("airflow", "prefect")
 SCHEDULERS = ("local_cwd", "local_docker")
 BLOCKS = " ▁▂▃▄▅▆▇█"
 PLOT_ROWS = 5
@@ -28,16 +29,17 @@ PLOT_ROWS = 5
 def main() -> int:
     """Run the demo; return the exit code of the first step that failed, or 0."""
     engine = os.environ.get("ENGINE", "airflow")
-    if engine != "airflow":
-        print(f"unknown engine {engine!r}; known: airflow", file=sys.stderr)
+    if engine not in ENGINES:
+        print(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}", file=sys.stderr)
         return 2
     scheduler = os.environ.get("SCHEDULER", "local_cwd")
     if scheduler not in SCHEDULERS:
         print(f"unknown scheduler {scheduler!r}; known: {', '.join(SCHEDULERS)}", file=sys.stderr)
         return 2
     folder = _folder()
-    with tempfile.TemporaryDirectory(prefix="demo-airflow-") as home, _backend(scheduler) as environment:
-        exit_code = _run_dag(Path(home), folder, environment)
+    with tempfile.TemporaryDirectory(prefix=f"demo-{engine}-") as home, _backend(scheduler) as environment:
+        run = import_module(f"demo_{engine}").run  # beside this script
+        exit_code: int = run(folder, {**environment, "TORCHX_STATE_DIR": str(folder / "state")}, Path(home))
     if exit_code == 0:
         _show(next(folder.glob("*/report.json")))
     else:
@@ -62,38 +64,6 @@ def _backend(scheduler: str) -> Iterator[dict[str, str]]:
     docker = import_module("demo_docker")  # beside this script; it needs the Docker SDK
     with docker.docker_engine("torchx-demo") as url:
         yield {"DOCKER_HOST": url}
-
-
-def _run_dag(home: Path, folder: Path, environment: dict[str, str]) -> int:
-    """Make a database, run the DAG with Airflow's own ``dags test``, and return the exit code."""
-    env = {
-        **os.environ,
-        **environment,
-        "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
-        "TORCHX_STATE_DIR": str(folder / "state"),
-    }
-    migrate = subprocess.run(
-        _airflow("db", "migrate"),
-        env=env,
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if migrate.returncode != 0:
-        print(migrate.stdout, file=sys.stderr)
-        return migrate.returncode
-    conf = json.dumps({"folder": str(folder)})
-    return subprocess.run(
-        _airflow("dags", "test", "train_digits", "--conf", conf), env=env, check=False
-    ).returncode
-
-
-def _airflow(*args: str) -> list[str]:
-    return [sys.executable, "-m", "airflow", *args]
 
 
 def _show(report_file: Path) -> None:

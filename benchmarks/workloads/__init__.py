@@ -10,6 +10,7 @@ from benchmarks.workloads import (
     imports,
     latency,
     many_logs,
+    prefect_runs,
     reading,
     replicas,
     waiting,
@@ -29,4 +30,5 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *apps.EXPERIMENTS,
     *containers.EXPERIMENTS,
     *airflow_tasks.EXPERIMENTS,
+    *prefect_runs.EXPERIMENTS,
 )
