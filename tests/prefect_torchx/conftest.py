@@ -3,59 +3,47 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from prefect_server import SETTINGS, PrefectServer
 
 from torchx_core import Runner, get_runner
 from torchx_core.specs import AppHandle, AppState
 from torchx_core.testing import wait_until
 
-# Before a test module imports Prefect.
-os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
-os.environ["PREFECT_LOGGING_COLORS"] = "false"
+if TYPE_CHECKING:
+    from prefect_site import Site
 
-SERVER_START_S = 120
-"""Ten seconds on an idle host, and every test waits for it together."""
+os.environ.update(SETTINGS)  # before a test module imports Prefect
 
 
 @pytest.fixture(scope="session")
 def prefect_api(private_home: Path) -> Iterator[str]:
     """Return the address of a Prefect server with an empty database; this process uses it."""
-    from prefect.logging.handlers import APILogWorker
-    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-
-    port = _free_port()
-    url = f"http://127.0.0.1:{port}/api"
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    log = private_home / "engines" / "prefect" / "server.log"
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as server:
-        wait_until(lambda: _answers(f"{url}/health") or server.poll(), SERVER_START_S)
-        assert server.poll() is None, log.read_text()
-        # A flow with heartbeats ends a second late: it joins a thread that sleeps in whole seconds.
-        with temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-            yield url
-            APILogWorker.drain_all(timeout=10)  # at exit it would find no server
-        server.terminate()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def _answers(url: str) -> bool:
-    import httpx
-
+    server = PrefectServer(private_home / "engines" / "prefect")
     try:
-        return httpx.get(url).is_success
-    except httpx.TransportError:
-        return False
+        server.start()
+        with server.here():
+            yield server.url
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Return a Prefect server that may be killed, and what has others run flows; this process uses it."""
+    from prefect_site import Site
+
+    site = Site(tmp_path_factory.mktemp("prefect"))
+    try:
+        site.server.start()
+        with site.server.here():
+            yield site
+    finally:
+        site.server.stop()
 
 
 @pytest.fixture

@@ -2,16 +2,22 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from prefect_torchx.bookmark import Bookmark
 from prefect_torchx.hold import Hold, OvertakenError, Request
-from prefect_torchx.logs import RunLog
 from prefect_torchx.naming import Holder, Work
+from prefect_torchx.position import Position
+from prefect_torchx.story import Story, tell
 from torchx_core import AppDef, Role, Runner
-from torchx_core.errors import AppIdConflictError
-from torchx_core.specs import AppState
+from torchx_core.errors import AppIdConflictError, SchedulerError
+from torchx_core.launch import AppRequest
+from torchx_core.schedulers import AppEvent, Batch, LogLines
+from torchx_core.specs import AppHandle, AppState, AppStatus
 from torchx_core.testing import fake_runner
 
 
@@ -28,29 +34,105 @@ def stay() -> None:
     """Look at nothing."""
 
 
+class Page:
+    """Shows at once what it is told, and delivers it at once."""
+
+    def __init__(self, delivered: Callable[[Position], None]) -> None:
+        self.shown: list[str] = []
+        self.said: list[str] = []
+        self.room = 0
+        """How many lines it takes before it is full for a while; 0 for any number."""
+        self._taken = self._ticks = 0
+        self._delivered = delivered
+
+    def submitted(self, handle: AppHandle, position: Position | None = None) -> None: ...
+
+    def write(self, event: AppEvent) -> None:
+        if isinstance(event, LogLines):
+            self.shown += event.lines
+            self._taken += len(event.lines)
+
+    @property
+    def full(self) -> bool:
+        return bool(self.room) and self._taken >= self.room
+
+    def mark(self, cursor: str) -> None:
+        self._delivered(Position(cursor=cursor, shown_bytes=0))
+
+    def tick(self) -> None:
+        self._ticks += 1
+        if self._ticks % 3 == 0:
+            self._taken = 0  # it has brought away what it had
+
+    def say(self, message: str) -> None:
+        self.said.append(message)
+
+
+@dataclass
+class Shelf:
+    """Keeps positions as the server does; can be made to forget, as a new server would."""
+
+    run: str = "run"
+    positions: dict[AppHandle, Position | None] = field(default_factory=dict)
+
+    def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
+        self.positions[handle] = None if fresh else self.positions.get(handle)
+        return self.positions[handle]
+
+    def save(self, handle: AppHandle, position: Position) -> None:
+        self.positions[handle] = position
+
+
+class Try:
+    """One try of a call: a hold, and the page that it writes on."""
+
+    def __init__(self, flow: Flow, me: Holder, look: Callable[[], None]) -> None:
+        self._flow = flow
+        self._look = look
+        places = Bookmark(flow.shelf)
+        self.page = Page(places.save)
+        self.hold = Hold(flow.runner, self.page, places, me)
+
+    @property
+    def handle(self) -> AppHandle | None:
+        return self.hold.handle
+
+    def attach(self) -> None:
+        tell(self.hold.attach(self._flow.request), self._flow.runner, self._look)
+
+    def run(self) -> AppStatus:
+        """Attach and follow to the end."""
+
+        def story() -> Story[AppStatus]:
+            yield from self.hold.attach(self._flow.request)
+            return (yield from self.hold.follow())
+
+        return tell(story(), self._flow.runner, self._look)
+
+    def cancel(self) -> None:
+        self.hold.cancel("because")
+        tell(self.hold.last_lines(5), self._flow.runner, stay)
+
+
 class Flow:
     """A flow run of one task, whose app does these steps."""
 
     def __init__(self, *steps: str, shared: bool = False) -> None:
         self.runner: Runner = fake_runner()
-        self.said: list[str] = []
+        self.shelf = Shelf(run=uuid.uuid4().hex)
         role = Role(name="r", image="", entrypoint="fake", args=list(steps))
         self.request = Request(
-            app=AppDef("app", [role]),
-            scheduler="fake",
-            cfg={},
+            app=AppRequest(app=AppDef("app", [role]), scheduler="fake", cfg={}),
             work=Work(name="app", identity=uuid.uuid4().hex),
             shared=shared,
         )
 
     def hold(
         self, *, task: str = "t", task_try: int = 1, flow_try: int = 1, check: Callable[[], None] = stay
-    ) -> Hold:
-        """Return one call's hold; its log shows every line at once."""
+    ) -> Try:
+        """Return one try of a call."""
         me = Holder(flow_try=flow_try, task_run_id=task, task_try=task_try, call=uuid.uuid4().hex)
-        ticks = itertools.count()
-        log = RunLog(lambda _level, text, _time: self.said.append(text), str, lambda: next(ticks))
-        return Hold(self.runner, self.request, me, log, check)
+        return Try(self, me, check)
 
     @property
     def states(self) -> list[AppState]:
@@ -91,10 +173,10 @@ def test_a_retry_returns_the_result_of_a_succeeded_app() -> None:
     """What is done is not done again, and its output is not shown twice by one process."""
     flow = Flow("print:hello", "result:5", "exit:0")
     flow.hold().run()
-    flow.said.clear()
-    assert flow.hold(task_try=2).run().result == 5
+    second = flow.hold(task_try=2)
+    assert second.run().result == 5
     assert len(flow.states) == 1
-    assert not any("hello" in text for text in flow.said)
+    assert "hello" not in second.page.shown
 
 
 def test_a_retry_starts_a_failed_app_anew() -> None:
@@ -132,8 +214,7 @@ def test_cancelling_ends_the_app_with_the_reason() -> None:
     hold = flow.hold(check=leave)
     with pytest.raises(Leave):
         hold.run()
-    hold.cancel("because")
-    hold.show_last_lines()
+    hold.cancel()
     assert hold.handle
     status = flow.runner.status(hold.handle)
     assert status
@@ -143,7 +224,7 @@ def test_cancelling_ends_the_app_with_the_reason() -> None:
 def test_cancelling_before_anything_was_submitted_does_nothing() -> None:
     """An interruption may come at any point."""
     flow = Flow("hold")
-    flow.hold().cancel("because")
+    flow.hold().cancel()
     assert flow.states == []
 
 
@@ -154,7 +235,7 @@ def test_an_older_try_cannot_cancel_the_app_of_a_newer_one() -> None:
     for hold in (old, new):
         with pytest.raises(Leave):
             hold.run()
-    old.cancel("because")
+    old.cancel()
     assert flow.states == [AppState.RUNNING]
 
 
@@ -175,7 +256,7 @@ def test_a_retry_waits_for_the_end_of_a_cancelled_app_and_starts_anew() -> None:
     with pytest.raises(Leave):
         first.run()
     assert first.handle
-    first.cancel("timeout")
+    first.cancel()
     second = flow.hold(task_try=2, check=lambda: leave() if len(flow.states) > 1 else None)
     with pytest.raises(Leave):
         second.run()
@@ -196,7 +277,7 @@ def test_a_shared_app_with_another_request_is_refused() -> None:
     flow = Flow("hold", shared=True)
     with pytest.raises(Leave):
         flow.hold(check=leave).run()
-    flow.request.app.roles[0].args = ["exit:0"]
+    flow.request.app.app.roles[0].args = ["exit:0"]
     with pytest.raises(AppIdConflictError, match=r"hold.*exit:0"):
         flow.hold().run()
     assert flow.states == [AppState.RUNNING]
@@ -207,6 +288,169 @@ def test_a_deleted_app_runs_anew_with_all_its_output() -> None:
     flow = Flow("print:hello", "exit:0", shared=True)
     flow.hold().run()
     flow.runner.delete(flow.runner.list("fake")[0].app_handle)
-    flow.said.clear()
+    again = flow.hold()
+    again.run()
+    assert "hello" in again.page.shown
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function after which this process knows as little as a new one."""
+    from prefect_torchx import bookmark
+
+    return lambda: monkeypatch.setattr(bookmark, "_known", type(bookmark._known)())  # noqa: SLF001  (the subject)
+
+
+def test_a_try_in_another_process_goes_on_where_the_log_stopped(forgetful: Callable[[], None]) -> None:
+    """What was delivered is not shown again, and nothing after it is left out."""
+    flow = Flow("print:a", "hold")
+    first = flow.hold(check=lambda: leave() if first.page.shown else None)
+    with pytest.raises(Leave):
+        first.run()
+    saved = dict(flow.shelf.positions)
+    forgetful()
+
+    def end() -> None:
+        flow.runner.cancel(str(first.handle))
+
+    second = flow.hold(flow_try=2, check=end)
+    second.run()
+    assert (first.page.shown, second.page.shown) == (["a"], [])
+    assert flow.shelf.positions != saved
+
+
+def test_a_position_of_a_deleted_app_is_not_used_for_the_next_one(forgetful: Callable[[], None]) -> None:
+    """Not even when it was submitted by a process that died before it had anything to save."""
+    flow = Flow("print:hello", "exit:0", shared=True)
     flow.hold().run()
-    assert "hello" in "".join(flow.said)
+    flow.runner.delete(flow.runner.list("fake")[0].app_handle)
+    flow.hold().attach()
+    assert list(flow.shelf.positions.values()) == [None]
+    forgetful()
+    again = flow.hold(flow_try=2)
+    again.run()
+    assert again.page.shown == ["hello"]
+
+
+def test_a_full_page_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reader waits; every line comes once, in order."""
+    monkeypatch.setattr("prefect_torchx.reading.TICK_S", 0.01)
+    lines = [str(number) for number in range(50)]
+    flow = Flow(*(f"print:{line}" for line in lines), "exit:0")
+    reader = flow.hold()
+    reader.page.room = 1
+    assert reader.run().state is AppState.SUCCEEDED
+    assert reader.page.shown == lines
+
+
+def test_the_replicas_are_located_once_the_app_runs() -> None:
+    """Once, and no line is lost over it."""
+    flow = Flow("print:a", "print:b", "exit:0")
+    this_try = flow.hold()
+    located: list[AppHandle] = []
+    places = Bookmark(flow.shelf)
+    me = Holder(flow_try=1, task_run_id="t", task_try=1, call="c")
+    this_try.hold = Hold(flow.runner, this_try.page, places, me, locate=located.append)
+    this_try.run()
+    assert located == [this_try.handle]
+    assert this_try.page.shown == ["a", "b"]
+
+
+# --- a scheduler that is away
+
+
+VERBS = ["status", "run", "owner", "take_over", "follow"]
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that has the scheduler fail one call of a verb, before or after it was served."""
+    monkeypatch.setattr("torchx_core.launch.patience.FIRST_DELAY_S", 0.01)
+
+    def fail(runner: Runner, verb: str, call: int, *, served: bool) -> None:
+        real = getattr(runner, verb)
+        calls = itertools.count(1)
+
+        def once(*args: object, **kwargs: object) -> object:
+            fails = next(calls) == call
+            if fails and not served:
+                raise SchedulerError("no answer", retryable=True)
+            value = real(*args, **kwargs)
+            if fails:
+                for app in runner.list("fake"):  # they end while nobody can see it
+                    list(Runner.follow(runner, app.app_handle))
+                raise SchedulerError("no answer", retryable=True)
+            return value
+
+        monkeypatch.setattr(runner, verb, once)
+
+    return fail
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["not served", "served"])
+@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("retry", [False, True], ids=["first try", "retry"])
+def test_a_scheduler_that_is_away_for_a_moment_changes_nothing(
+    verb: str, call: int, served: bool, retry: bool, away: Callable[..., None]
+) -> None:
+    """Whatever call it misses: one app, and all of its output, though the app itself fails at once."""
+    flow = Flow("print:hello", "exit:3") if not retry else Flow("print:hello", "exit:0")
+    if retry:
+        flow.hold().attach()
+    away(flow.runner, verb, call, served=served)
+    this_try = flow.hold(task_try=2)
+    this_try.run()
+    assert this_try.page.shown == ["hello"]
+    assert len(flow.states) == 1
+
+
+def test_a_scheduler_that_stays_away_fails_the_try_and_leaves_the_app(
+    away: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what is wrong; the next try finds the app."""
+    monkeypatch.setattr("prefect_torchx.reading.PATIENCE_S", -1.0)
+    flow = Flow("hold")
+    away(flow.runner, "follow", 1, served=False)
+    first = flow.hold()
+    with pytest.raises(SchedulerError, match="no answer"):
+        first.run()
+    second = flow.hold(task_try=2, check=leave)
+    with pytest.raises(Leave):
+        second.run()
+    assert (second.handle, flow.states) == (first.handle, [AppState.RUNNING])
+
+
+def test_a_scheduler_that_stumbles_now_and_then_is_forgiven(
+    away: Callable[..., None],  # noqa: ARG001  (for its short delays)
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What counts is how long it has been away this time; between the lines nothing is lost or repeated."""
+    monkeypatch.setattr("prefect_torchx.reading.PATIENCE_S", 0.0)
+    flow = Flow("print:a", "print:b", "exit:0")
+    stumbles = itertools.count()
+
+    def follow(*args: Any, **kwargs: Any) -> Iterator[Batch]:
+        for batch in Runner.follow(flow.runner, *args, **kwargs):
+            yield batch
+            if batch.events and next(stumbles) < 3:
+                raise SchedulerError("no answer", retryable=True)
+
+    monkeypatch.setattr(flow.runner, "follow", follow)
+    this_try = flow.hold()
+    this_try.run()
+    assert this_try.page.shown == ["a", "b"]
+
+
+def test_an_app_that_was_cancelled_while_it_was_submitted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an event loop a cancel does not wait for ever for a submit, which then finds itself unwanted."""
+    flow = Flow("hold")
+    this_try = flow.hold()
+    submit = flow.runner.run
+
+    def submit_slowly(*args: Any, **kwargs: Any) -> AppHandle:
+        this_try.hold.cancel("because")
+        return submit(*args, **kwargs)
+
+    monkeypatch.setattr(flow.runner, "run", submit_slowly)
+    assert this_try.run().msg == "because"

@@ -6,11 +6,13 @@ import pytest
 from local_apps import app_of
 
 from prefect_torchx.naming import Holder, Standing, Work, stand
+from torchx_core.launch import AppRequest
 from torchx_core.specs import AppDef, make_app_handle, parse_app_handle
 
 
 def _work(run: str = "run", app: AppDef | None = None, scheduler: str = "local_cwd", **cfg: float) -> Work:
-    return Work.of_request("train", run, app or app_of("true"), scheduler, cfg)
+    request = AppRequest(app=app or app_of("true"), scheduler=scheduler, cfg=cfg, workspace=None)
+    return Work.of_request(run, request)
 
 
 def _holder(**fields: object) -> Holder:
@@ -20,7 +22,7 @@ def _holder(**fields: object) -> Holder:
 
 def test_the_same_work_has_the_same_id_in_every_process() -> None:
     """A try in another process, on another day, finds the app of its predecessor."""
-    assert _work().app_id() == "train-8623ba3b44cf78ea" == _work(app=app_of("true")).app_id()
+    assert _work().app_id() == "app-3653118ecdd4de14" == _work(app=app_of("true")).app_id()
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,7 @@ def test_a_holder_reads_its_own_tokens() -> None:
     ("owner", "standing"),
     [
         (None, Standing.FREE),
+        (_holder().token, Standing.FREE),
         (_holder(task_try=1).token, Standing.FREE),
         (_holder(flow_try=1, task_run_id="another", task_try=9).token, Standing.FREE),
         (_holder(call="another").token, Standing.TAKEN),

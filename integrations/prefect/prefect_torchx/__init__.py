@@ -9,11 +9,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from prefect_torchx.run import run_app
+    from prefect_torchx.blocks import TorchXJob
+    from prefect_torchx.decorators import torchx_task
+    from prefect_torchx.job_run import TorchXJobRun
+    from prefect_torchx.reap import reap_apps, with_reaper
+    from prefect_torchx.run import arun_app, run_app
+    from prefect_torchx.tasks import run_app_task
 
-__all__ = ["run_app"]
+__all__ = [
+    "TorchXJob",
+    "TorchXJobRun",
+    "arun_app",
+    "reap_apps",
+    "run_app",
+    "run_app_task",
+    "torchx_task",
+    "with_reaper",
+]
 
-_HOMES = {"run_app": "prefect_torchx.run"}
+_HOMES = {
+    "TorchXJob": "prefect_torchx.blocks",
+    "TorchXJobRun": "prefect_torchx.job_run",
+    "arun_app": "prefect_torchx.run",
+    "reap_apps": "prefect_torchx.reap",
+    "run_app": "prefect_torchx.run",
+    "run_app_task": "prefect_torchx.tasks",
+    "torchx_task": "prefect_torchx.decorators",
+    "with_reaper": "prefect_torchx.reap",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -21,3 +44,8 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'prefect_torchx' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Name what there is, also before it is used: ``prefect block register -m prefect_torchx`` looks here."""
+    return sorted({*globals(), *__all__})

@@ -5,38 +5,37 @@ What is true after a crash at each point, whatever process dies:
 ======================================  ==================================================================
 last step done                          what the next try does
 ======================================  ==================================================================
-nothing                                 submits
+nothing, or the app is written down     submits
 submitting                              submits the same id; the core does so only once
 submitted, no owner yet                 takes the app over, follows it
 taken over                              takes it over from the earlier try, follows it
-the app has ended, nobody knows yet     takes it over: its output and its end come again
+the app has ended, nobody knows yet     takes it over: its end comes again, and output not yet in the log
 marked as given up, not yet cancelled   cancels it, waits for its end, submits the next attempt
 ======================================  ==================================================================
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from time import monotonic
-from typing import Final, final
+from typing import Protocol, final
 
-from prefect_torchx.logs import RunLog
 from prefect_torchx.naming import Holder, Standing, Work, stand
-from torchx_core.errors import InvalidCursorError, TorchXError, UnknownAppException
+from prefect_torchx.position import Position
+from prefect_torchx.reading import Page, Reading
+from prefect_torchx.story import Follow, Story, patiently
+from torchx_core.errors import TorchXError, UnknownAppException
+from torchx_core.launch import AppRequest, Patience
 from torchx_core.runner import Runner
-from torchx_core.schedulers import Batch, StateChanged
-from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, CfgVal, make_app_handle
+from torchx_core.specs import AppHandle, AppState, AppStatus, make_app_handle
 
-__all__ = ["Hold", "OvertakenError", "Request"]
+__all__ = ["Hold", "OvertakenError", "Places", "Request"]
 
-TICK_S = 0.2
-"""How long a reason to stop may go unnoticed."""
-LAST_LINES_S = 3.0
-"""How long a cancelled app's last lines are waited for; Prefect kills a cancelled run after 30 s."""
-BOOKMARKS = 1000
+PATIENCE_S = 60.0
+"""How long a scheduler may be away before the app is held; longer absences are for Prefect's retries."""
 
 
 class OvertakenError(TorchXError):
@@ -51,167 +50,161 @@ class OvertakenError(TorchXError):
 class Request:
     """What to submit, should it come to that."""
 
-    app: AppDef
-    scheduler: str
-    cfg: Mapping[str, CfgVal]
+    app: AppRequest
     work: Work
     shared: bool
     """Every call with this work is after the same app, whatever run it is made in."""
 
 
+class Places(Protocol):
+    """Remembers how far the page got with an app: a `prefect_torchx.bookmark.Bookmark`."""
+
+    def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
+        """Turn to the app and return the place."""
+        ...
+
+
 @final
 class Hold:
-    """Finds or submits an app and follows it."""
+    """Finds or submits an app and follows it.
+
+    `attach` and `follow` are stories for `prefect_torchx.story`; `cancel` is a quick call that blocks. Each
+    may be used alone, with the handle and the token of a hold that another process had.
+    """
 
     def __init__(
-        self, runner: Runner, request: Request, me: Holder, log: RunLog, check: Callable[[], None]
+        self,
+        runner: Runner,
+        page: Page,
+        places: Places,
+        me: Holder | None,
+        handle: AppHandle | None = None,
+        *,
+        locate: Callable[[AppHandle], None] | None = None,
     ) -> None:
         """Do nothing yet.
 
         Args:
             runner: Of the session to submit to.
-            request: What to run.
-            me: Who holds.
-            log: Where events go.
-            check: Called between events, at least every `TICK_S`. What it raises ends the hold and leaves the
-                app alone.
+            page: Where events go.
+            places: How far they got.
+            me: Who holds; None to look on: an onlooker never takes an app over and never cancels it.
+            handle: The app held already; None to `attach` to one.
+            locate: Called once the app is seen to run; it may ask the scheduler.
         """
         self._runner = runner
-        self._request = request
+        self._page = page
+        self._places = places
         self._me = me
-        self._log = log
-        self._check = check
-        self._handle: AppHandle | None = None
+        self._handle = handle
+        self._locate = locate
+        self._reading: Reading | None = None
+        self._submitting: tuple[int, int] | None = None
+        self._end_wanted = ""
 
     @property
     def handle(self) -> AppHandle | None:
         """The app held, or about to be submitted; None before."""
         return self._handle
 
-    def run(self) -> AppStatus:
-        """Find or submit the app and follow it to its end.
+    # --- attach
+
+    def attach(self, request: Request) -> Story[None]:
+        """Find or submit the app, and become its holder.
 
         Raises:
             OvertakenError: A later try has it.
-            UnknownAppException: It was deleted meanwhile.
+            AppIdConflictError: Another request has this key.
+            SchedulerError: The scheduler is away for longer than `PATIENCE_S`.
         """
+        yield from patiently(lambda: self._attach(request), Patience(PATIENCE_S), self._page.say)
+
+    def _attach(self, request: Request) -> Story[None]:
+        if self._submitting is not None:  # the scheduler went away in the middle: the same id again
+            slot, attempt = self._submitting
+            if (yield from self._submit(request, slot, attempt)):
+                return
         for slot in count():
-            if self._take(slot):
-                break
-        assert self._handle is not None
-        return self._follow(self._handle)
-
-    def cancel(self, reason: str) -> None:
-        """Ask for the app's end, unless somebody else holds it by now; may be repeated.
-
-        The mark comes first: a retry that starts before the app has ended must not take it for a running one.
-        """
-        if self._handle is None:
-            return
-        try:
-            # Without an owner: the interruption fell between submitting and signing.
-            held = any(
-                self._runner.take_over(self._handle, self._me.farewell, expected=owner)
-                for owner in (self._me.token, None)
-            )
-        except UnknownAppException:
-            return
-        if held:
-            self._runner.cancel(self._handle, reason=reason, if_owner=self._me.farewell)
-
-    def show_last_lines(self) -> None:
-        """Follow a cancelled app to its end, if that comes soon."""
-        if self._handle is None or self._runner.status(self._handle) is None:
-            return
-        until = monotonic() + LAST_LINES_S
-        for batch in self._batches(self._handle):
-            for event in batch.events:
-                self._log.write(event)
-            _bookmark(self._handle, batch.cursor)
-            if monotonic() >= until:
+            if (yield from self._take(request, slot)):
                 return
 
-    def _take(self, slot: int) -> bool:
+    def _take(self, request: Request, slot: int) -> Story[bool]:
         """Become the holder of the slot's app, submitting one if need be; False when another call is."""
-        attempt, status = self._latest(slot)
+        attempt, status = self._latest(request, slot)
         if status is None:
-            return self._submit(slot, 0)
-        handle = self._name(slot, attempt)
+            return (yield from self._submit(request, slot, 0))
+        handle = self._name(request, slot, attempt)
         owner = self._runner.owner(handle)
-        match self._stand(owner):
+        match self._stand(owner, shared=request.shared):
             case Standing.TAKEN:
                 return False
             case Standing.OVERTAKEN:
                 raise OvertakenError(handle, owner)
             case Standing.GIVEN_UP:
-                status = self._outwait(handle, owner)
+                status = yield from self._outwait(handle, owner)
             case Standing.FREE:
-                if not self._runner.take_over(handle, self._me.token, expected=owner):
-                    return self._take(slot)  # somebody was quicker: look again
+                if not self._runner.take_over(handle, self._token, expected=owner):
+                    return (yield from self._take(request, slot))  # somebody was quicker: look again
         if status.is_terminal() and status.state is not AppState.SUCCEEDED:
-            self._log.say(f"{handle} ended {status.state}: {status.failure_summary()}")
-            return self._submit(slot, attempt + 1)
+            self._page.say(f"{handle} ended {status.state}: {status.failure_summary()}")
+            return (yield from self._submit(request, slot, attempt + 1))
         self._handle = handle
         # To submit it again settles a half-done submit, and refuses another request under the same key.
-        self._submit_as(slot, attempt)
-        self._log.say(f"following {handle}, which is {status.state}")
+        self._submit_as(request, slot, attempt)
+        self._open(handle, fresh=False)
+        self._page.say(f"following {handle}, which is {status.state}")
         return True
 
-    def _latest(self, slot: int) -> tuple[int, AppStatus | None]:
+    def _latest(self, request: Request, slot: int) -> tuple[int, AppStatus | None]:
         """Return the slot's last attempt and its status; None when there is none."""
         latest = None
         for attempt in count():
-            status = self._runner.status(self._name(slot, attempt))
+            status = self._runner.status(self._name(request, slot, attempt))
             if status is None:
                 return attempt - 1, latest
             latest = status
         raise AssertionError("count() never ends")
 
-    def _stand(self, owner: str | None) -> Standing:
+    def _stand(self, owner: str | None, *, shared: bool) -> Standing:
+        assert self._me is not None
         standing = stand(owner, self._me)
-        return Standing.FREE if self._request.shared and standing is not Standing.GIVEN_UP else standing
+        return Standing.FREE if shared and standing is not Standing.GIVEN_UP else standing
 
-    def _submit(self, slot: int, attempt: int) -> bool:
-        handle = self._name(slot, attempt)
+    def _submit(self, request: Request, slot: int, attempt: int) -> Story[bool]:
+        handle = self._name(request, slot, attempt)
         # Known before it exists: an exception may strike between any two steps, and `cancel` must find it.
+        # Written down before it exists: whoever reaps the run's apps must find it as well.
         self._handle = handle
-        self._submit_as(slot, attempt)
-        if not self._runner.take_over(handle, self._me.token):
+        if self._submitting != (slot, attempt):
+            self._open(handle, fresh=True)
+            self._submitting = slot, attempt
+        self._submit_as(request, slot, attempt)
+        signed = self._runner.take_over(handle, self._token)
+        self._submitting = None
+        if not signed:
             self._handle = None
-            return self._take(slot)  # an equal call submitted the same id and signed first
-        _shown.pop(handle, None)  # of an app of that id that was deleted
-        self._log.say(f"submitted {handle}")
+            return (yield from self._take(request, slot))  # an equal call submitted the id and signed first
+        if self._end_wanted:  # while we submitted: an event loop does not wait for that for ever
+            self.cancel(self._end_wanted)
+        self._page.say(f"submitted {handle}")
         return True
 
-    def _submit_as(self, slot: int, attempt: int) -> None:
-        app_id = self._request.work.app_id(slot=slot, attempt=attempt)
-        self._runner.run(self._request.app, self._request.scheduler, self._request.cfg, app_id=app_id)
+    def _submit_as(self, request: Request, slot: int, attempt: int) -> None:
+        request.app.submit(self._runner, request.work.app_id(slot=slot, attempt=attempt))
 
-    def _outwait(self, handle: AppHandle, owner: str | None) -> AppStatus:
+    def _open(self, handle: AppHandle, *, fresh: bool) -> Reading:
+        position = self._places.open(handle, fresh=fresh)
+        self._page.submitted(handle, position)
+        locate = partial(self._locate, handle) if self._locate else None
+        self._reading = Reading(handle, self._page, position, locate)
+        return self._reading
+
+    def _outwait(self, handle: AppHandle, owner: str | None) -> Story[AppStatus]:
         """Wait for the end of an app that its holder has given up."""
-        self._log.say(f"waiting for the end of {handle}, which an earlier try has cancelled")
+        self._page.say(f"waiting for the end of {handle}, which an earlier try has cancelled")
         self._runner.cancel(handle, reason="cancelled by an earlier try of this run", if_owner=owner)
-        for _ in self._runner.follow(handle, logs=False, tick_s=TICK_S):
-            self._check()
+        yield Follow(handle=handle, logs=False, take=lambda _: True)
         return self._status(handle)
-
-    def _follow(self, handle: AppHandle) -> AppStatus:
-        status = None
-        for batch in self._batches(handle):
-            for event in batch.events:
-                self._log.write(event)
-                if isinstance(event, StateChanged) and event.status is not None:
-                    status = event.status
-            _bookmark(handle, batch.cursor)
-            self._log.tick()
-            self._check()
-        return status or self._status(handle)
-
-    def _batches(self, handle: AppHandle) -> Iterator[Batch]:
-        try:
-            return self._runner.follow(handle, _shown.get(handle), tick_s=TICK_S)
-        except InvalidCursorError:  # of an app that was deleted and submitted again elsewhere
-            return self._runner.follow(handle, tick_s=TICK_S)
 
     def _status(self, handle: AppHandle) -> AppStatus:
         status = self._runner.status(handle)
@@ -219,17 +212,58 @@ class Hold:
             raise UnknownAppException(handle)
         return status
 
-    def _name(self, slot: int, attempt: int) -> AppHandle:
-        app_id = self._request.work.app_id(slot=slot, attempt=attempt)
-        return make_app_handle(self._request.scheduler, self._runner.name, app_id)
+    def _name(self, request: Request, slot: int, attempt: int) -> AppHandle:
+        app_id = request.work.app_id(slot=slot, attempt=attempt)
+        return make_app_handle(request.app.scheduler, self._runner.name, app_id)
 
+    @property
+    def _token(self) -> str:
+        assert self._me is not None, "an onlooker takes nothing over"
+        return self._me.token
 
-_shown: Final[OrderedDict[AppHandle, str]] = OrderedDict()
-"""How far this process has shown the output of its latest apps, so that a retry in it repeats nothing."""
+    # --- follow
 
+    def follow(self) -> Story[AppStatus]:
+        """Show the app's events to its end; return its status.
 
-def _bookmark(handle: AppHandle, cursor: str) -> None:
-    _shown[handle] = cursor
-    _shown.move_to_end(handle)
-    while len(_shown) > BOOKMARKS:
-        _shown.popitem(last=False)
+        Raises:
+            UnknownAppException: It was deleted meanwhile.
+            SchedulerError: The scheduler is away for too long; the app goes on.
+        """
+        assert self._handle is not None, "attach first"
+        reading = self._reading or self._open(self._handle, fresh=False)
+        status = yield from reading.until()
+        return status or self._status(self._handle)
+
+    # --- leave
+
+    def cancel(self, reason: str) -> bool:
+        """Ask for the app's end, unless somebody else holds it by now; may be repeated.
+
+        The mark comes first: a retry that starts before the app has ended must not take it for a running one.
+
+        Returns:
+            Whether the app is ours, and will end.
+
+        Raises:
+            SchedulerError: It could not be asked.
+        """
+        self._end_wanted = reason
+        if self._handle is None or self._me is None:
+            return False
+        farewell = self._me.farewell
+        try:
+            # Without an owner: the interruption fell between submitting and signing.
+            owners = (self._token, None)
+            held = any(self._runner.take_over(self._handle, farewell, expected=owner) for owner in owners)
+        except UnknownAppException:
+            return False
+        if held:
+            self._runner.cancel(self._handle, reason=reason, if_owner=farewell)
+        return held
+
+    def last_lines(self, limit_s: float) -> Story[None]:
+        """Show what a cancelled app still says, for so many seconds at most."""
+        if self._handle is not None and self._runner.status(self._handle) is not None:
+            reading = self._reading or self._open(self._handle, fresh=False)
+            yield from reading.until(monotonic() + limit_s)

@@ -11,18 +11,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from torchx_core.specs import AppDef, CfgVal
+from torchx_core.launch import AppRequest
 
-__all__ = ["Holder", "Standing", "Work", "stand"]
+__all__ = ["FLOW_RUN", "REAPED", "Holder", "Standing", "Work", "stand"]
 
 _READABLE = 28
 _HASH = 16
 _KIND = "prefect"
 _GIVEN_UP = "given up"
+
+FLOW_RUN = "prefect.flow_run_id"
+"""The key of an app's metadata that says which flow run it belongs to; none for apps that runs share."""
+REAPED = f"{_KIND}:reaper:{_GIVEN_UP}"
+"""The owner token of an app that was cancelled because its flow run was over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,18 +39,22 @@ class Work:
     """Tells it from every other piece of work."""
 
     @staticmethod
-    def of_request(name: str, run: str, app: AppDef, scheduler: str, cfg: Mapping[str, CfgVal]) -> Work:
-        """Return the work of running that app there.
+    def of_request(run: str, request: AppRequest) -> Work:
+        """Return the work of carrying out that request.
 
         Args:
-            name: For people.
             run: The flow run and the task.
-            app: What to run.
-            scheduler: Where.
-            cfg: The options given.
+            request: What to run, where, with which options.
         """
-        request = json.dumps([app.to_dict(), scheduler, dict(cfg)], sort_keys=True, default=str)
-        return Work(name=name, identity=f"{run}\n{request}")
+        parts = [request.app.to_dict(), request.scheduler, dict(request.cfg), request.workspace]
+        return Work(
+            name=request.app.name, identity=f"{run}\n{json.dumps(parts, sort_keys=True, default=str)}"
+        )
+
+    @staticmethod
+    def of_key(key: str) -> Work:
+        """Return the work that its user has named."""
+        return Work(name=key, identity=f"key\n{key}")
 
     def app_id(self, *, slot: int = 0, attempt: int = 0) -> str:
         """Return an app id: readable, at most about 50 characters, of lower-case letters, digits and dashes.
@@ -106,8 +114,9 @@ class Standing(Enum):
 
 def stand(owner: str | None, me: Holder) -> Standing:
     """Compare an app's owner token with the call that came across the app."""
-    if owner is None:
-        return Standing.FREE  # submitted by a process that died before it could sign
+    if owner in (None, me.token):
+        return Standing.FREE  # submitted by a process that died before it could sign, or by this very call
+    assert owner is not None
     if owner.endswith(f":{_GIVEN_UP}"):
         return Standing.GIVEN_UP
     holder = Holder.parse(owner)

@@ -1,0 +1,61 @@
+"""Which flow run and task run a call is made in."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import final
+
+from prefect.context import FlowRunContext, RunContext, TaskRunContext
+
+__all__ = ["Caller"]
+
+
+@final
+class Caller:
+    """The flow run and task run that the present thread, or asyncio task, works for."""
+
+    def __init__(self) -> None:
+        """Look at Prefect's context once: user code may change it later."""
+        self.flow = FlowRunContext.get()
+        self.task = TaskRunContext.get()
+        flow_run = self.flow.flow_run if self.flow else None
+        of_task = self.task.task_run.flow_run_id if self.task else None
+        self.flow_run_id = str(flow_run.id if flow_run else of_task or "")
+        """Empty without a flow run."""
+        self.flow_try = flow_run.run_count if flow_run else 0
+        """How often the flow run has started."""
+        self.task_run_id = str(self.task.task_run.id) if self.task else ""
+        """Empty in the body of a flow."""
+        self.task_try = self.task.task_run.run_count if self.task else 0
+        """How often the task run has started."""
+
+    @property
+    def work(self) -> str:
+        """What is the same when Prefect runs this task, or this flow, again.
+
+        The task run's id only without a flow run: a flow run that is retried gives its tasks new ones. Not
+        the task's key: that is another one where the code lies elsewhere, and a process worker fetches it
+        into a new temporary folder for each start.
+        """
+        if self.flow_run_id:
+            return f"{self.flow_run_id}\n{_function_name(self.task.task.fn) if self.task else ''}"
+        return self.task_run_id or uuid.uuid4().hex
+
+    def is_overdue(self, margin_s: float) -> bool:
+        """Return whether ``timeout_seconds`` of the flow or the task have passed, and the margin as well."""
+        flow_s = self.flow.flow.timeout_seconds if self.flow and self.flow.flow else None
+        task_s = self.task.task.timeout_seconds if self.task else None
+        return _is_over(self.flow, flow_s, margin_s) or _is_over(self.task, task_s, margin_s)
+
+
+def _function_name(function: Callable[..., object]) -> str:
+    """Return the name that it was defined by; a callable object has that of its class."""
+    return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def _is_over(context: RunContext | None, timeout_s: float | None, margin_s: float) -> bool:
+    if context is None or timeout_s is None:
+        return False
+    return (datetime.now(UTC) - context.start_time).total_seconds() > timeout_s + margin_s

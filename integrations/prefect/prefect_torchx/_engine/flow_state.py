@@ -1,0 +1,89 @@
+"""Watches the state of a flow run on Prefect's server: the detector of last resort, which works everywhere.
+
+Public API only. A cancel that no signal tells about, because the run's process has no supervisor any more or
+is a child of a task runner, is seen within `LOOK_EVERY_S` and the time of a request.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import uuid
+from contextvars import copy_context
+from typing import ClassVar, Final, final
+
+from prefect.client.schemas.objects import State
+
+from prefect_torchx._engine.server import brief_client
+
+__all__ = ["FlowRunWatch"]
+
+LOOK_EVERY_S = 1.0
+"""How often the server is asked; once for all calls of a process in one flow run."""
+LOOK_AGAIN_S = 10.0
+"""The same, after the server did not answer."""
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class FlowRunWatch:
+    """Knows the state of one flow run, for as long as somebody in this process uses it."""
+
+    _watched: ClassVar[dict[str, FlowRunWatch]] = {}
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, flow_run_id: str) -> None:
+        """Ask nobody yet."""
+        self._flow_run_id: Final = flow_run_id
+        self._users = 0
+        self._state: State | None = None
+        self._over = threading.Event()
+
+    @classmethod
+    def enter(cls, flow_run_id: str) -> FlowRunWatch:
+        """Return the watch of that flow run, which somebody now uses; see `leave`."""
+        with cls._lock:
+            watch = cls._watched.get(flow_run_id)
+            if watch is None:
+                watch = cls._watched[flow_run_id] = cls(flow_run_id)
+                # With this call's context: it has the settings that say where the server is.
+                work = copy_context().run
+                threading.Thread(target=work, args=(watch._run,), name="torchx-state", daemon=True).start()
+            watch._users += 1
+            return watch
+
+    def leave(self) -> None:
+        """Use it no more; who leaves last ends it."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                del self._watched[self._flow_run_id]
+                self._over.set()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the flow run was Cancelling or Cancelled when last looked at."""
+        return self._state is not None and (self._state.is_cancelling() or self._state.is_cancelled())
+
+    @property
+    def will_run_again(self) -> bool:
+        """Whether it was waiting for its next start: rescheduled, awaiting a retry, paused or suspended."""
+        return self._state is not None and (self._state.is_scheduled() or self._state.is_paused())
+
+    def look(self) -> bool:
+        """Ask the server now; return whether it answered."""
+        try:
+            with brief_client() as client:
+                self._state = client.read_flow_run(uuid.UUID(self._flow_run_id)).state
+        except Exception as err:  # noqa: BLE001  (whatever it is, the app must not suffer from it)
+            logger.warning("cannot read the state of flow run %s: %r", self._flow_run_id, err)
+            return False
+        return True
+
+    def _run(self) -> None:
+        answered = True
+        # A tenth more or less: a thousand runs that began together must not ask together.
+        while not self._over.wait((LOOK_EVERY_S if answered else LOOK_AGAIN_S) * random.uniform(0.9, 1.1)):  # noqa: S311  (no secret)
+            answered = self.look()

@@ -1,0 +1,140 @@
+"""Keeps positions on Prefect's server, beside the log that they are about.
+
+Each app that a run has to do with gets an artifact of type ``result`` without a key, which no page of Prefect
+shows. It is written before the app is submitted, so it also tells which apps there may be of a flow run.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
+from typing import Any, TypeVar, cast, final
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterTaskRunId,
+    ArtifactFilterType,
+)
+from prefect.client.schemas.objects import Artifact
+from prefect.client.schemas.sorting import ArtifactSort
+
+from prefect_torchx._engine.server import brief_client
+from prefect_torchx.position import Position
+from torchx_core.specs import AppHandle
+
+__all__ = ["ServerShelf", "apps_of_flow_run"]
+
+VERSION = 1
+PAGE = 200
+"""How many artifacts Prefect's server returns at most."""
+_TYPE = "result"
+_KIND = "torchx app"
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class ServerShelf:
+    """Keeps how far one run's log has got with apps; says so in the log when it cannot."""
+
+    def __init__(self, flow_run_id: str, task_run_id: str) -> None:
+        """Keep for the flow run, or for a task run without one; both empty: for nobody."""
+        self.run = flow_run_id or task_run_id
+        self._flow_run_id = UUID(flow_run_id) if flow_run_id else None
+        self._ids: dict[AppHandle, UUID] = {}
+        self._lock = Lock()
+
+    def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
+        """Write down that the run has to do with the app, and return how far its log has got with it."""
+        if not self.run:
+            return None
+        found = None if fresh else self._ask(lambda client: self._find(client, handle))
+        if found is None:
+            self._create(handle, None)
+            return None
+        self._ids[handle] = found.id
+        return _position(found.data)
+
+    def save(self, handle: AppHandle, position: Position) -> None:
+        """Remember how far it has got; from any thread."""
+        if not self.run:
+            return
+        with self._lock:
+            artifact_id = self._ids.get(handle)
+            if artifact_id is None:
+                self._create(handle, position)
+            else:
+                update = ArtifactUpdate(data=_data(handle, position))
+                self._ask(lambda client: client.update_artifact(artifact_id, update))
+
+    def _create(self, handle: AppHandle, position: Position | None) -> None:
+        artifact = ArtifactCreate(
+            type=_TYPE,
+            data=_data(handle, position),
+            flow_run_id=self._flow_run_id,
+            task_run_id=self._name(handle),
+        )
+        created = self._ask(lambda client: client.create_artifact(artifact))
+        if created is not None:
+            self._ids[handle] = created.id
+
+    def _find(self, client: SyncPrefectClient, handle: AppHandle) -> Artifact | None:
+        only = ArtifactFilter(task_run_id=ArtifactFilterTaskRunId(any_=[self._name(handle)]))
+        # The latest: a try that died before it submitted has left one, too.
+        found = client.read_artifacts(artifact_filter=only, sort=ArtifactSort.CREATED_DESC, limit=1)
+        return found[0] if found else None
+
+    def _name(self, handle: AppHandle) -> UUID:
+        """Return an id for this run's dealings with the app, by which the artifact is found at once."""
+        return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.run}/{handle}")
+
+    def _ask(self, question: Callable[[SyncPrefectClient], T]) -> T | None:
+        try:
+            with brief_client() as client:
+                return question(client)
+        except Exception as err:  # noqa: BLE001  (whatever it is, the app must not suffer from it)
+            logger.warning("cannot keep on Prefect's server how far the log is: %r", err)
+            return None
+
+
+def apps_of_flow_run(client: SyncPrefectClient, flow_run_id: UUID) -> Iterator[AppHandle]:
+    """Yield the apps that the flow run has, or was about to have."""
+    only = ArtifactFilter(
+        flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]), type=ArtifactFilterType(any_=[_TYPE])
+    )
+    seen: set[AppHandle] = set()
+    offset = 0
+    while page := client.read_artifacts(artifact_filter=only, limit=PAGE, offset=offset):
+        offset += len(page)
+        for artifact in page:
+            handle = _handle(artifact.data)
+            if handle and handle not in seen:
+                seen.add(handle)
+                yield handle
+
+
+def _data(handle: AppHandle, position: Position | None) -> dict[str, object]:
+    shown = position.to_json() if position else None
+    return {"kind": _KIND, "version": VERSION, "app": handle, "position": shown}
+
+
+def _position(data: Any) -> Position | None:  # noqa: ANN401  (any JSON value)
+    if not _is_ours(data) or data["version"] > VERSION or not isinstance(data["position"], Mapping):
+        return None
+    return Position.from_json(cast("Mapping[str, object]", data["position"]))
+
+
+def _handle(data: Any) -> AppHandle | None:  # noqa: ANN401  (any JSON value)
+    return str(data["app"]) if _is_ours(data) else None
+
+
+def _is_ours(data: Any) -> bool:  # noqa: ANN401  (any JSON value)
+    return isinstance(data, Mapping) and data.get("kind") == _KIND

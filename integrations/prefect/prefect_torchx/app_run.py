@@ -1,0 +1,303 @@
+"""One call's work with one app: find or submit it, follow it, leave it by cause; blocking or awaiting."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar, final
+
+from prefect_torchx._engine.caller import Caller
+from prefect_torchx._engine.causes import INTERRUPTIONS, Causes, behind
+from prefect_torchx._engine.shelf import ServerShelf
+from prefect_torchx.bookmark import Bookmark
+from prefect_torchx.hold import Hold
+from prefect_torchx.naming import Holder
+from prefect_torchx.off_loop import in_daemon_thread, outlast
+from prefect_torchx.order import OnWorkerShutdown, Order
+from prefect_torchx.page import RunPage
+from prefect_torchx.story import TICK_S, Pause, Story, atell, tell
+from torchx_core.errors import AppStatusError, SchedulerError, UnknownAppException
+from torchx_core.runner import get_runner
+from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, parse_app_handle
+
+__all__ = ["AppRun", "Held"]
+
+LAST_LINES_S = 2.0
+"""How long a cancelled app's last lines are waited for: all in all a departure may take five seconds."""
+LAST_RECORDS_S = 1.0
+"""How long Prefect's API may then take nothing of what is left of the log."""
+LOG_S = 60.0
+"""The same at the app's end: then the rest of its output is in the app's files only."""
+LOOK_EVERY_S = 0.05
+DEPARTURE_S = 20.0
+"""How long a cancelled asyncio task stays: above all until the signal comes that it was ahead of."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """All that another process needs to go on with an app."""
+
+    handle: AppHandle
+    token: str | None = None
+    """Of whoever attached to it; None to look on: an onlooker never cancels the app."""
+    limit_bytes: int | None = None
+    """How much of the app's output the log shows; None for all."""
+    on_worker_shutdown: OnWorkerShutdown = "detach"
+
+
+@final
+class AppRun:
+    """Runs an app for the flow run and task run that the present thread, or asyncio task, works for.
+
+    Use it in a ``with`` or ``async with`` block. What interrupts a method has been dealt with when the method
+    raises it: the app is cancelled, or left alone. `run` does it all; `attach`, `follow`, `leave` and
+    `cancel` may be used on their own, in one process or in several. The methods whose names begin with ``a``
+    await what the others block for.
+    """
+
+    def __init__(self, source: Order | Held) -> None:
+        """Do nothing yet.
+
+        Args:
+            source: What to run, or what is held already.
+        """
+        self._source = source
+        self._caller = Caller()
+        self._causes = Causes(self._caller, source.on_worker_shutdown)
+        if isinstance(source, Order):
+            self._runner = source.target.runner()
+            self._me: Holder | None = self._new_holder()
+        else:
+            self._runner = get_runner(parse_app_handle(source.handle).session_name)
+            self._me = Holder.parse(source.token) if source.token else None
+        self._page: RunPage | None = None
+        self._hold: Hold | None = None
+        self._is_over = False
+        self._reason = ""
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close what this process has open; whatever happened, the app is what it was."""
+        if self._page is not None:
+            self._page.close(None, limit_s=LAST_RECORDS_S)
+        self._runner.close()
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Do what leaving the ``with`` block does, on an event loop."""
+        closing = asyncio.ensure_future(self._atell(self._close(None, LAST_RECORDS_S)))
+        await outlast(closing, 2 * LAST_RECORDS_S)
+        self._runner.close()
+
+    @property
+    def held(self) -> Held:
+        """What to go on with elsewhere; only after `attach`."""
+        handle = self._hold.handle if self._hold else None
+        assert handle is not None, "attach first"
+        return Held(
+            handle=handle,
+            token=self._me.token if self._me else None,
+            limit_bytes=self._source.limit_bytes,
+            on_worker_shutdown=self._source.on_worker_shutdown,
+        )
+
+    def result(self, status: AppStatus) -> Any:  # noqa: ANN401  (any JSON value; the caller knows which)
+        """Return what the app has reported as its result.
+
+        Raises:
+            AppStatusError: The app ended otherwise than SUCCEEDED; the message leads with what failed.
+        """
+        if status.state is AppState.SUCCEEDED:
+            return status.result
+        handle = self.held.handle
+        raise AppStatusError(status, self._page.failure(status, handle) if self._page else str(handle))
+
+    # --- blocking
+
+    def run(self) -> AppStatus:
+        """Attach to the app and follow it to its end."""
+        return self._guarded(self._run())
+
+    def attach(self) -> AppHandle:
+        """Find or submit the app, and hold it; return without waiting for it.
+
+        Raises:
+            InvalidInputError: The request is wrong; nothing was submitted.
+            OvertakenError: A later try has it.
+            SchedulerError: The scheduler is away.
+        """
+        return self._guarded(self._attach())
+
+    def follow(self) -> AppStatus:
+        """Show the app's output in the run's log, to its end.
+
+        Raises:
+            UnknownAppException: It was deleted.
+            SchedulerError: The scheduler is away for too long; the app goes on.
+        """
+        return self._guarded(self._follow())
+
+    def cancel(self, reason: str) -> bool:
+        """Ask for the app's end, unless another try holds it; return whether it will end."""
+        try:
+            hold = self._open_hold()
+            return hold is not None and hold.cancel(reason)
+        except UnknownAppException:
+            return False
+        except SchedulerError as err:
+            self._say(f"cannot cancel the app, which goes on until its lease is over: {err}")
+            return False
+
+    def leave(self, interruption: BaseException) -> None:
+        """Cancel the app if that is what the interruption means; otherwise leave it to a later try."""
+        try:
+            self._tell(self._leave(interruption))
+        except INTERRUPTIONS:  # the signal that we were ahead of, or an impatient second Ctrl-C
+            self._cancel_again()
+            raise
+
+    def _guarded(self, story: Story[T]) -> T:
+        with self._causes:
+            try:
+                return tell(story, self._runner, self._causes.check)
+            except INTERRUPTIONS as interruption:
+                self.leave(interruption)
+                raise
+
+    def _tell(self, story: Story[None]) -> None:
+        """Carry out what must not be interrupted by what it is about."""
+        tell(story, self._runner, lambda: None)
+
+    # --- awaiting
+
+    async def arun(self) -> AppStatus:
+        """Do what `run` does."""
+        return await self._aguarded(self._run())
+
+    async def aattach(self) -> AppHandle:
+        """Do what `attach` does."""
+        return await self._aguarded(self._attach())
+
+    async def afollow(self) -> AppStatus:
+        """Do what `follow` does."""
+        return await self._aguarded(self._follow())
+
+    async def acancel(self, reason: str) -> bool:
+        """Do what `cancel` does."""
+        return await in_daemon_thread(self.cancel, reason)
+
+    async def aleave(self, interruption: BaseException) -> None:
+        """Do what `leave` does, however often the present asyncio task is cancelled meanwhile."""
+        leaving = asyncio.ensure_future(self._aleave(interruption))
+        await outlast(leaving, DEPARTURE_S)
+
+    async def _aleave(self, interruption: BaseException) -> None:
+        if isinstance(interruption, asyncio.CancelledError):
+            interruption = await behind(interruption)
+        try:
+            await self._atell(self._leave(interruption))
+        except INTERRUPTIONS:
+            await in_daemon_thread(self._cancel_again)
+            raise
+
+    async def _aguarded(self, story: Story[T]) -> T:
+        with self._causes:
+            try:
+                return await atell(story, self._runner, self._causes.check)
+            except INTERRUPTIONS as interruption:
+                await self.aleave(interruption)
+                raise
+
+    async def _atell(self, story: Story[None]) -> None:
+        await atell(story, self._runner, lambda: None)
+
+    # --- the stories
+
+    def _run(self) -> Story[AppStatus]:
+        yield from self._attach()
+        return (yield from self._follow())
+
+    def _attach(self) -> Story[AppHandle]:
+        assert isinstance(self._source, Order), "attached already"
+        request = self._source.request(self._runner, self._caller.work, self._caller.flow_run_id)
+        self._hold = self._new_hold(request.app.app, None)
+        yield from self._hold.attach(request)
+        assert self._hold.handle is not None
+        return self._hold.handle
+
+    def _follow(self) -> Story[AppStatus]:
+        hold = self._open_hold()
+        assert hold is not None, "attach first"
+        status = yield from hold.follow()
+        self._is_over = True
+        yield from self._close(status, LOG_S)
+        return status
+
+    def _leave(self, interruption: BaseException) -> Story[None]:
+        hold = None if self._is_over else self._open_hold()
+        if hold is not None:
+            self._reason = self._causes.why_cancel(interruption)
+            if not self._reason:
+                self._say(f"leaving {hold.handle or 'the app'}, which goes on; a later try follows it")
+            elif self.cancel(self._reason):
+                yield from hold.last_lines(LAST_LINES_S)
+        yield from self._close(None, LAST_RECORDS_S)
+        while self._causes.signal_may_come():
+            yield Pause(seconds=TICK_S)
+
+    def _close(self, status: AppStatus | None, limit_s: float) -> Story[None]:
+        for _ in self._page.closing(status, limit_s=limit_s) if self._page else ():
+            yield Pause(seconds=LOOK_EVERY_S)
+
+    def _open_hold(self) -> Hold | None:
+        """Return the hold, which is there from the start where somebody else attached."""
+        if self._hold is None and isinstance(self._source, Held):
+            app = self._runner.describe(self._source.handle)
+            if app is None:
+                raise UnknownAppException(self._source.handle)
+            self._hold = self._new_hold(app, self._source.handle)
+        return self._hold
+
+    def _new_hold(self, app: AppDef, handle: AppHandle | None) -> Hold:
+        bookmark = Bookmark(ServerShelf(self._caller.flow_run_id, self._caller.task_run_id))
+        self._page = RunPage(app, limit_bytes=self._source.limit_bytes, on_delivered=bookmark.save)
+        has_ports = any(role.port_map for role in app.roles)
+        locate = self._locate if has_ports else None
+        return Hold(self._runner, self._page, bookmark, self._me, handle, locate=locate)
+
+    def _locate(self, handle: AppHandle) -> None:
+        """Let the page link to the ports of the replicas while these run."""
+        status = self._runner.status(handle)
+        if status is not None and self._page is not None:
+            self._page.locate(status)
+
+    def _new_holder(self) -> Holder:
+        caller = self._caller
+        return Holder(
+            flow_try=caller.flow_try,
+            task_run_id=caller.task_run_id,
+            task_try=caller.task_try,
+            call=uuid.uuid4().hex,
+        )
+
+    def _cancel_again(self) -> None:
+        if self._reason:
+            self.cancel(self._reason)
+
+    def _say(self, text: str) -> None:
+        if self._page is not None:
+            self._page.say(text)

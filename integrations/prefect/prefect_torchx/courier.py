@@ -1,0 +1,221 @@
+"""Brings what a run has to show to Prefect's API: one thread for all runs of a process.
+
+Prefect's own log worker forgets a batch when its retries have run out, keeps any number of records in
+memory, and tells nobody what has arrived. The courier keeps what was not accepted and tries again until
+somebody stops waiting for it, says when it has enough to carry, and tells each sender how far it is.
+
+A request that broke off may have been served all the same. Before its records are sent again, the server is
+asked which of them it has: records of one source never share a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from itertools import islice
+from time import monotonic
+from typing import ClassVar, Final, NamedTuple, Protocol, final
+
+from prefect.settings import PREFECT_API_URL
+
+from prefect_torchx.api import Api, Payload, Refused, Unreachable
+
+__all__ = ["Courier", "Sender"]
+
+FULL_BYTES = 32_000_000
+"""How much may wait in this process before its senders should pause; apps write to files meanwhile."""
+REQUEST_BYTES = 1_000_000
+REQUEST_RECORDS = 200
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 2.0
+"""Between attempts, while the API does not answer."""
+
+logger = logging.getLogger(__name__)
+
+
+class Sender(Protocol):
+    """A run that sends; its methods are called in the courier's thread, and do not raise."""
+
+    def accepted(self, token: object) -> None:
+        """Learn that everything up to the token has arrived."""
+        ...
+
+    def refused(self, reason: str) -> None:
+        """Learn that the server will not have a record, whatever one tries."""
+        ...
+
+    def due(self) -> float:
+        """Return when `draw` is to be called, by the monotonic clock; infinity for never."""
+        ...
+
+    def draw(self, api: Api) -> None:
+        """Do whatever else needs the API."""
+        ...
+
+
+class _Parcel(NamedTuple):
+    sender: Sender
+    payload: Payload | None
+    size: int
+    token: object
+
+
+@final
+class Courier:
+    """Sends records in order, as many in a request as are there."""
+
+    _couriers: ClassVar[dict[object, Courier]] = {}
+    _couriers_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, make_api: Callable[[], Api], clock: Callable[[], float] = monotonic) -> None:
+        """Start no thread yet."""
+        self._make_api = make_api
+        self._clock = clock
+        self._changed: Final = threading.Condition()
+        self._parcels: deque[_Parcel] = deque()
+        self._bytes = 0
+        self._senders: list[Sender] = []
+        self._thread: threading.Thread | None = None
+        self._batch_limit = REQUEST_RECORDS
+        self._failures = 0
+        self._doubtful = 0
+        """How many of the first parcels may have arrived with a request that broke off."""
+        self.accepted_at = clock()
+        """When the API last took something."""
+
+    @classmethod
+    def to_this_server(cls) -> Courier:
+        """Return the courier of this process for the API that the settings name."""
+        key = (os.getpid(), PREFECT_API_URL.value())
+        with cls._couriers_lock:
+            return cls._couriers.setdefault(key, cls(Api))
+
+    @property
+    def full(self) -> bool:
+        """Whether senders should pause."""
+        return self._bytes > FULL_BYTES
+
+    def join(self, sender: Sender) -> None:
+        """Begin to serve a sender."""
+        with self._changed:
+            self._senders.append(sender)
+            if self._thread is None or not self._thread.is_alive():
+                # In this context, because settings are looked up in it.
+                self._thread = threading.Thread(
+                    target=copy_context().run, args=(self._work,), name="torchx-courier", daemon=True
+                )
+                self._thread.start()
+
+    def leave(self, sender: Sender) -> int:
+        """Stop to serve a sender; return how many records of it are left behind."""
+        with self._changed:
+            self._senders.remove(sender)
+            left = [parcel for parcel in self._parcels if parcel.sender is sender]
+            if left:
+                self._parcels = deque(parcel for parcel in self._parcels if parcel.sender is not sender)
+                self._bytes -= sum(parcel.size for parcel in left)
+            self._changed.notify()
+        return sum(parcel.payload is not None for parcel in left)
+
+    def send(self, sender: Sender, payload: Payload | None, size: int, token: object = None) -> None:
+        """Take a record, or a token to hand back when everything before it has arrived."""
+        with self._changed:
+            self._parcels.append(_Parcel(sender, payload, size, token))
+            self._bytes += size
+            self._changed.notify()
+
+    def wake(self) -> None:
+        """Look at once at what is due."""
+        with self._changed:
+            self._changed.notify()
+
+    def _work(self) -> None:
+        """Serve until no sender is left."""
+        with self._make_api() as api:
+            while self._await_work():
+                self._post(api)
+                for sender in tuple(self._senders):
+                    if sender.due() <= self._clock():
+                        sender.draw(api)
+
+    def _await_work(self) -> bool:
+        """Wait for something to do; return False, and end the thread, when nobody is left."""
+        with self._changed:
+            if self._failures:
+                pause_s = min(FIRST_PAUSE_S * 2 ** (self._failures - 1), LAST_PAUSE_S)
+                self._wait(pause_s, until_nobody=True)
+            else:
+                self._wait(None, until_nobody=False)
+            if self._senders:
+                return True
+            self._thread = None
+            return False
+
+    def _wait(self, pause_s: float | None, *, until_nobody: bool) -> None:
+        end = float("inf") if pause_s is None else self._clock() + pause_s
+        while self._senders and self._clock() < end:
+            next_due = min(sender.due() for sender in self._senders)
+            if not until_nobody and (self._parcels or next_due <= self._clock()):
+                return
+            until = end if until_nobody else min(end, next_due)
+            self._changed.wait(None if until == float("inf") else max(0.0, until - self._clock()))
+
+    def _post(self, api: Api) -> None:
+        batch = self._next_batch()
+        if not batch:
+            return
+        payloads = [parcel.payload for parcel in batch if parcel.payload is not None]
+        try:
+            if payloads and self._doubtful:
+                payloads = api.missing(payloads)
+            if payloads:
+                api.create_logs(payloads)
+        except Unreachable as err:
+            if err.perhaps_served:
+                self._doubtful = max(self._doubtful, len(batch))
+            self._note_failure(err)
+        except Refused as err:
+            self._note_refusal(batch, err)
+        else:
+            self._batch_limit = REQUEST_RECORDS
+            self._settle(batch)
+
+    def _next_batch(self) -> list[_Parcel]:
+        batch: list[_Parcel] = []
+        size = 0
+        with self._changed:
+            for parcel in islice(self._parcels, self._batch_limit):
+                size += parcel.size
+                if batch and size > REQUEST_BYTES:
+                    break
+                batch.append(parcel)
+        return batch
+
+    def _settle(self, batch: Sequence[_Parcel]) -> None:
+        """Forget what has arrived, and tell its senders."""
+        self._failures, self.accepted_at = 0, self._clock()
+        self._doubtful = max(0, self._doubtful - len(batch))
+        gone = set(map(id, batch))
+        with self._changed:
+            # Not simply the first so many: a sender may have left, and taken its parcels along.
+            while self._parcels and id(self._parcels[0]) in gone:
+                self._bytes -= self._parcels.popleft().size
+        for parcel in batch:
+            if parcel.token is not None:
+                parcel.sender.accepted(parcel.token)
+
+    def _note_failure(self, err: Unreachable) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            logger.warning("Prefect's API takes no logs, they wait: %s", err)
+
+    def _note_refusal(self, batch: Sequence[_Parcel], err: Refused) -> None:
+        """Find the one record that the server will not have, by halves, and leave it out."""
+        if len(batch) > 1:
+            self._batch_limit = len(batch) // 2
+            return
+        batch[0].sender.refused(str(err))
+        self._settle(batch)

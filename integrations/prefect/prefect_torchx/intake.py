@@ -1,0 +1,76 @@
+"""Takes in what a block is made from: refuses unknown fields, makes the app a document, hides secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from prefect.types import SecretDict
+from pydantic_core import PydanticCustomError
+
+from prefect_torchx.hiding import hide
+from prefect_torchx.masking import Mask
+from torchx_core.errors import InvalidAppError, InvalidInputError, NotFoundError, did_you_mean
+from torchx_core.launch import AppDocument, to_document
+from torchx_core.specs import Role
+
+__all__ = ["our_message", "take_in"]
+
+
+@contextmanager
+def our_message(mask: Mask = str) -> Iterator[None]:
+    """Let pydantic's error say what ours says, and nothing before it.
+
+    Args:
+        mask: Hides secrets.
+    """
+    try:
+        yield
+    except (InvalidInputError, NotFoundError) as err:
+        raise PydanticCustomError("torchx", "{message}", {"message": mask(str(err))}) from None
+
+
+def take_in(given: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    """Return the fields with which pydantic is to make the block.
+
+    Args:
+        given: What the user gave, or Prefect has saved; not changed.
+        fields: Those of the block.
+
+    Raises:
+        InvalidInputError: A field is unknown, the app is none, or the secrets are no map.
+    """
+    _refuse_unknown(given, fields)
+    values = dict(given)
+    if values.get("app") is not None:
+        values["app"] = _document(values["app"])
+    secrets = _plain_secrets(values.get("secrets"))
+    for name in ("app", "component_args", "cfg"):
+        values[name] = hide(values.get(name), secrets, words=name != "app")
+    return values | {"secrets": SecretDict(secrets)}
+
+
+def _refuse_unknown(names: Iterable[str], fields: Collection[str]) -> None:
+    """Refuse what no field has: a block would keep it without a word, also a misspelt option."""
+    for name in names:
+        is_prefects = name == "block_type_slug" or name.startswith("_")
+        if name not in fields and not is_prefects:
+            known = ", ".join(fields)
+            raise InvalidInputError(f"unknown field {name!r}; known: {known}{did_you_mean(name, fields)}")
+
+
+def _document(app: object) -> AppDocument:
+    for index, role in enumerate(getattr(app, "roles", ())):
+        if isinstance(role, Role) and type(role).pre_proc is not Role.pre_proc:
+            problem = "is code, which a block cannot save; use run_app"
+            raise InvalidAppError(f"roles[{index}].pre_proc", problem)
+    return to_document(app)
+
+
+def _plain_secrets(given: object) -> dict[str, Any]:
+    """Return a copy of the secrets, whether or not an object of Prefect's holds them."""
+    plain = given.get_secret_value() if isinstance(given, SecretDict) else given or {}
+    if not isinstance(plain, Mapping):
+        raise InvalidInputError(f"secrets must be a map of names to values, not {type(plain).__name__}")
+    return dict(plain)

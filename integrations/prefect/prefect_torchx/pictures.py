@@ -1,0 +1,204 @@
+"""What people see of an app beside its log: a table, progress, curves, links, its result, why it failed."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from time import monotonic, time
+from typing import Final, final
+
+from prefect_torchx.announcements import Announcements
+from prefect_torchx.api import Api
+from prefect_torchx.artifacts import Artifacts, Drawn
+from prefect_torchx.curves import Curves, data_uri
+from prefect_torchx.links import find_links
+from prefect_torchx.masking import Mask
+from prefect_torchx.post_mortem import post_mortem
+from prefect_torchx.replicas import ReplicaTable
+from prefect_torchx.runs import run_ids
+from torchx_core.schedulers import AppEvent, Metric, Progress, ReplicaChanged, StateChanged
+from torchx_core.schedulers.tails import Tails
+from torchx_core.schedulers.text import cut
+from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus
+
+__all__ = ["Pictures"]
+
+DRAW_EVERY_S = 10.0
+"""At most so often, and at the end."""
+DRAW_SHARE = 0.01
+"""The longer an app has run, the less often: Prefect keeps an event of each time, with what was drawn."""
+TRY_AGAIN_S = 2.0
+FIRST_WAIT_S = 0.5
+"""So that what starts together is drawn together."""
+MAX_RESULT_CHARS = 50_000
+
+
+@final
+class Pictures:
+    """Gathers what there is to see, and draws it when it is due; nothing outside of a run.
+
+    `write` is called by who follows the app, `draw` by the courier's thread.
+    """
+
+    def __init__(self, app: AppDef, tails: Tails, mask: Mask, clock: Callable[[], float] = monotonic) -> None:
+        """Look at Prefect's context; draw nothing yet."""
+        flow_run_id, task_run_id = run_ids()
+        self._on = bool(flow_run_id or task_run_id)
+        self._app = app
+        self._tails = tails
+        self._mask = mask
+        self._clock = clock
+        self._begun = clock()
+        self._artifacts: Final = Artifacts(_slug(app.name), flow_run_id, task_run_id)
+        self._announcements: Final = Announcements(app, flow_run_id, task_run_id)
+        self._lock: Final = threading.Lock()
+        """Guards what follows."""
+        self._replicas: Final = ReplicaTable(app)
+        self._curves: Final = Curves()
+        self._progress: dict[tuple[str, int], Progress] = {}
+        self._announcements_due: list[Callable[[], None]] = []
+        self._handle: AppHandle = ""
+        self._status: AppStatus | None = None
+        self._changed = False
+        self._draw_at = float("inf")
+        self._drawn_at = float("-inf")
+        self._due = float("inf")
+        self._drawing = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything taken so far has been announced and written, as far as it ever will be."""
+        return self._due == float("inf") and not self._drawing
+
+    def due(self) -> float:
+        """Return when `draw` is to be called, by the clock; infinity while there is nothing new."""
+        return self._due
+
+    def submitted(self, handle: AppHandle, *, again: bool) -> None:
+        """Learn which app it is; announce it unless an earlier try has."""
+        with self._lock:
+            self._handle = handle
+            self._note_change()
+            if not again:
+                self._announce(partial(self._announcements.submitted, handle, time()))
+
+    def write(self, event: AppEvent) -> None:
+        """Take an event."""
+        with self._lock:
+            match event:
+                case ReplicaChanged():
+                    self._replicas.take(event)
+                case StateChanged():
+                    self._announce(partial(self._announcements.changed, self._handle, event))
+                case Progress():
+                    self._progress[event.role, event.replica] = event
+                case Metric():
+                    self._curves.take(event)
+                case _:
+                    return
+            self._note_change()
+
+    def locate(self, status: AppStatus) -> None:
+        """Learn where the replicas are, while they run."""
+        with self._lock:
+            self._status = status
+            self._note_change()
+
+    def close(self, status: AppStatus | None) -> None:
+        """Draw at once what is not drawn yet; None when the app goes on without us."""
+        with self._lock:
+            if status is not None:
+                self._status = status
+                self._replicas.settle(status)
+                self._note_change()
+            if self._changed:
+                self._draw_at = self._due = self._clock()
+
+    def stop(self) -> None:
+        """Draw and announce nothing more."""
+        with self._lock:
+            self._on = self._changed = self._drawing = False
+            self._due = self._draw_at = float("inf")
+
+    def draw(self, api: Api) -> None:
+        """Announce and write what is new."""
+        with self._lock:
+            self._drawing = True
+            announcements, self._announcements_due = self._announcements_due, []
+            drawn = dict(self._draw_all()) if self._clock() >= self._draw_at else {}
+            if drawn:
+                self._changed, self._drawn_at, self._draw_at = False, self._clock(), float("inf")
+            self._due = self._draw_at
+        for announce in announcements:
+            announce()
+        written = [self._artifacts.write(api, kind, picture) for kind, picture in drawn.items()]
+        with self._lock:
+            self._drawing = False
+            if not all(written):
+                self._changed = True
+                self._draw_at = self._clock() + TRY_AGAIN_S
+                self._due = min(self._due, self._draw_at)
+
+    def _announce(self, announcement: Callable[[], None]) -> None:
+        if self._on:
+            self._announcements_due.append(announcement)
+            self._due = min(self._due, self._clock())
+
+    def _note_change(self) -> None:
+        if not self._on or self._changed:
+            return
+        now = self._clock()
+        pause_s = max(DRAW_EVERY_S, (now - self._begun) * DRAW_SHARE)
+        self._changed = True
+        self._draw_at = max(now + FIRST_WAIT_S, self._drawn_at + pause_s)
+        self._due = min(self._due, self._draw_at)
+
+    def _draw_all(self) -> Iterator[tuple[str, Drawn]]:
+        about = f"`{self._handle}`: {self._replicas.summary()}"
+        rows = self._replicas.rows(time())
+        yield "replicas", Drawn(type="table", data=self._mask(json.dumps(rows)), description=about)
+        if self._progress:
+            yield "progress", self._draw_progress()
+        if self._curves:
+            yield "metrics", self._draw_curves()
+        status = self._status
+        if status is None:
+            return
+        if links := find_links(self._app, status):
+            lines = "\n".join(f"- {name}: [{url}]({url})" for name, url in links.items())
+            yield "links", Drawn(type="markdown", data=lines, description=about)
+        if status.result is not None:
+            yield "result", self._draw_result(status.result)
+        if status.is_terminal() and status.state is not AppState.SUCCEEDED:
+            report = self._mask(post_mortem(status, self._handle, self._tails))
+            yield "post-mortem", Drawn(type="markdown", data=report, description=about)
+
+    def _draw_progress(self) -> Drawn:
+        """Draw how far the slowest replica is: the app is not further."""
+        slowest = min(self._progress.values(), key=lambda progress: progress.fraction)
+        text = self._mask(f"{slowest.role}/{slowest.replica}: {slowest.message}")
+        percent = min(100.0, max(0.0, slowest.fraction * 100))
+        return Drawn(type="progress", data=percent, description=text)
+
+    def _draw_curves(self) -> Drawn:
+        """Draw in Markdown: below an image, Prefect's page prints its address, which here is all of it."""
+        pictures = [f"![{_plain(name)}]({data_uri(svg)})" for name, svg in self._curves.pictures().items()]
+        rows = [f"| {_plain(name)} | {who} | {x:g} | {y:g} |" for name, who, x, y in self._curves.latest()]
+        table = ["| metric | replica | step | latest value |", "|---|---|---|---|", *rows]
+        return Drawn(type="markdown", data="\n\n".join([*pictures, "\n".join(table)]))
+
+    def _draw_result(self, result: object) -> Drawn:
+        text = cut(json.dumps(result, indent=2, default=str), MAX_RESULT_CHARS)
+        return Drawn(type="markdown", data=self._mask(f"```json\n{text}\n```"))
+
+
+def _plain(name: str) -> str:
+    """Return the name without what means something in Markdown."""
+    return re.sub(r"[^\w\s./:%-]", " ", " ".join(name.split()))
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "app"

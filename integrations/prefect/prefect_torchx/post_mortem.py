@@ -1,0 +1,102 @@
+"""What to read when an app has failed, as Markdown: who failed first, how, its last words, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchx_core.schedulers.tails import Tails
+from torchx_core.schedulers.text import cut
+from torchx_core.specs import AppHandle, AppState, AppStatus, ReplicaStatus
+from torchx_core.specs.structured_error import parse_structured_error
+
+__all__ = ["post_mortem"]
+
+LAST_LINES = 50
+PEERS = 3
+PEER_LINES = 10
+MAX_ERROR_CHARS = 20_000
+MAX_OTHERS = 10
+
+
+def post_mortem(status: AppStatus, handle: AppHandle, tails: Tails) -> str:
+    """Return the report; the caller masks it."""
+    first = next(iter(status.failed_replicas()), None)
+    parts = [f"# {_headline(status, first)}", _facts(status, handle, first)]
+    parts += _error(status, first)
+    if first:
+        parts += _last_lines(first.role, first.id, tails.of(first.role, first.id)[-LAST_LINES:])
+        for role, number in tails.others(first.role, first.id)[:PEERS]:
+            parts += _last_lines(role, number, tails.of(role, number)[-PEER_LINES:])
+    parts += ["## What to do", "\n".join(f"- {advice}" for advice in _advice(status, handle, first))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(status: AppStatus, first: ReplicaStatus | None) -> str:
+    if first is None:
+        return f"The app is {status.state}"
+    return f"Replica {first.role}/{first.id} {_cause(first)}"
+
+
+def _cause(replica: ReplicaStatus) -> str:
+    if replica.signal:
+        return f"was killed by {replica.signal}"
+    return "failed" if replica.exit_code is None else f"failed with exit code {replica.exit_code}"
+
+
+def _facts(status: AppStatus, handle: AppHandle, first: ReplicaStatus | None) -> str:
+    rows = [("App", f"`{handle}`"), ("State", str(status.state))]
+    if status.msg.strip():
+        rows.append(("Message", status.msg))
+    if first:
+        again = f"; the app started again {status.num_restarts} times" if status.num_restarts > 0 else ""
+        rows.append(("Attempts", f"{first.attempt + 1} of this replica{again}"))
+        rows += [("Host", first.hostname)] if first.hostname else []
+        rows += [("Said", first.msg)] if first.msg else []
+    others = status.failed_replicas()[1:]
+    if others:
+        names = ", ".join(f"{r.role}/{r.id} ({_cause(r)})" for r in others[:MAX_OTHERS])
+        more = f" and {len(others) - MAX_OTHERS} more" if len(others) > MAX_OTHERS else ""
+        rows.append(("Failed later", names + more))
+    rows += [("Log files", f"`{first.log_dir}`")] if first and first.log_dir else []
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in rows)])
+
+
+def _error(status: AppStatus, first: ReplicaStatus | None) -> list[str]:
+    """Return what the program itself said about its failure."""
+    texts = [first.structured_error_msg if first else "", status.structured_error_msg]
+    error = next(filter(None, map(parse_structured_error, texts)), None)
+    if error is None:
+        return []
+    when = f" (at {error.time})" if error.time else ""
+    return [f"## Its error{when}", _fenced(cut(error.message, MAX_ERROR_CHARS))]
+
+
+def _last_lines(role: str, number: int, lines: list[str]) -> list[str]:
+    return [f"## Last lines of {role}/{number}", _fenced("\n".join(lines))] if lines else []
+
+
+def _advice(status: AppStatus, handle: AppHandle, first: ReplicaStatus | None) -> Iterator[str]:
+    """Yield what helps most with this kind of end."""
+    if status.state is AppState.CANCELLED:
+        yield "Somebody or something asked for its end; the message above says who or what."
+    elif first and first.signal == "SIGKILL":
+        yield "SIGKILL is most often the kernel, out of memory: raise the role's `memMB`, or use less."
+    elif first and first.signal in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGABRT"):
+        yield f"{first.signal} comes from native code: look for a library that does not fit this host."
+    elif first and first.exit_code in (126, 127):
+        yield "The shell found no such program: check the role's `entrypoint`, its image and its `PATH`."
+    yield f"Read the whole log: `torchx-core log {handle}`"
+    yield f"See every replica: `torchx-core status {handle}`"
+    yield "Run it again: a retry of this Prefect run submits a new app, for this one has ended."
+
+
+def _fenced(text: str) -> str:
+    """Return the text as a block that none of its own lines can end."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

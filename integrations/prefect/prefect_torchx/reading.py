@@ -1,0 +1,137 @@
+"""Shows an app's events on a page, from where the page stopped. Knows no Prefect."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol, final
+
+from prefect_torchx.position import Position
+from prefect_torchx.story import TICK_S, Follow, Pause, Story, patiently
+from torchx_core.errors import InvalidCursorError
+from torchx_core.launch import Patience
+from torchx_core.schedulers import AppEvent, Batch, StateChanged
+from torchx_core.specs import AppHandle, AppState, AppStatus
+
+__all__ = ["Page", "Reading"]
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 1800.0
+"""How long the scheduler may be away while the app runs; then the try fails, and a retry finds the app."""
+KEEP_LEASE_S = 20.0
+"""How often the app's lease is renewed while the page is full."""
+
+
+class Page(Protocol):
+    """Where an app's events are shown. Nothing here blocks or fails."""
+
+    @property
+    def full(self) -> bool:
+        """Whether it can take no more just now."""
+        ...
+
+    def submitted(self, handle: AppHandle, position: Position | None = None) -> None:
+        """Learn which app it is, and how far earlier tries have shown it."""
+        ...
+
+    def write(self, event: AppEvent) -> None:
+        """Take an event."""
+        ...
+
+    def mark(self, cursor: str) -> None:
+        """Learn that everything before the cursor was written."""
+        ...
+
+    def tick(self) -> None:
+        """Show what has waited long enough."""
+        ...
+
+    def say(self, message: str) -> None:
+        """Show a message of our own."""
+        ...
+
+
+@final
+class Reading:
+    """One app's events, as far as they were shown."""
+
+    def __init__(
+        self,
+        handle: AppHandle,
+        page: Page,
+        position: Position | None,
+        locate: Callable[[], None] | None = None,
+    ) -> None:
+        """Begin at the position, or at the start.
+
+        Args:
+            handle: The app.
+            page: Where its events go.
+            position: How far they were shown before.
+            locate: Called once the app runs; it may ask the scheduler where its replicas are.
+        """
+        self._handle = handle
+        self._page = page
+        self._locate = locate
+        self._runs = False
+        self._cursor = position.cursor if position else None
+        self._patience = Patience(PATIENCE_S)
+        self._deadline = float("inf")
+        self._status: AppStatus | None = None
+        self._stopped = False
+
+    def until(self, deadline: float = float("inf")) -> Story[AppStatus | None]:
+        """Show events until the app is terminal, and return its status.
+
+        Args:
+            deadline: When to stop before, in monotonic seconds.
+
+        Raises:
+            SchedulerError: It has been away for longer than `PATIENCE_S`; the app goes on.
+        """
+        self._deadline = deadline
+        yield from patiently(self._read, self._patience, self._page.say)
+        return self._status
+
+    def _read(self) -> Story[None]:
+        while self._status is None and monotonic() < self._deadline:
+            yield from self._let_it_empty()
+            self._stopped = False
+            try:
+                yield Follow(handle=self._handle, cursor=self._cursor, take=self._take)
+            except InvalidCursorError as err:  # of an app that was deleted and submitted again elsewhere
+                logger.warning("showing the output of %s from its start: %s", self._handle, err)
+                self._cursor = None
+                continue
+            if not self._stopped:
+                return
+            if self._runs and self._locate is not None:
+                self._locate()
+                self._locate = None
+
+    def _take(self, batch: Batch) -> bool:
+        self._patience.answered()
+        for event in batch.events:
+            self._page.write(event)
+            if isinstance(event, StateChanged):
+                self._runs |= event.state is AppState.RUNNING
+                self._status = event.status or self._status
+        if batch.events:
+            self._cursor = batch.cursor
+            self._page.mark(batch.cursor)
+        self._page.tick()
+        to_locate = self._runs and self._locate is not None
+        self._stopped = self._page.full or to_locate or monotonic() >= self._deadline
+        return not self._stopped
+
+    def _let_it_empty(self) -> Story[None]:
+        """Pull nothing: the app's output waits where it lies. But let its scheduler know that we are here."""
+        renewed = monotonic()
+        while self._page.full and monotonic() < self._deadline:
+            self._page.tick()
+            yield Pause(seconds=TICK_S)
+            if monotonic() - renewed > KEEP_LEASE_S:
+                yield Follow(handle=self._handle, cursor=self._cursor, logs=False, take=lambda _: False)
+                renewed = monotonic()

@@ -1,0 +1,174 @@
+"""Gathers an app's events into few records of many lines, each of one replica and one level.
+
+Prefect's server takes about a thousand records a second, whatever their size: a hundred lines in one record
+arrive fifty times as fast as a record each.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from time import monotonic
+from typing import NamedTuple, TypeAlias, final
+
+from prefect_torchx.masking import Mask
+from torchx_core.schedulers import AppEvent, LogLines, LogsLost, ReplicaChanged, StateChanged
+from torchx_core.schedulers.levels import by_level
+from torchx_core.schedulers.text import as_shown, describe, prefix
+from torchx_core.specs import AppState
+
+__all__ = ["Record", "Records"]
+
+MAX_RECORD_BYTES = 20_000
+"""As JSON. Prefect Cloud cuts records of more than 25,000 bytes, Prefect's own server those of 1,000,000."""
+MAX_WAIT_S = 0.5
+"""How long a line may wait for others, while there are few replicas."""
+MAX_RECORDS_PER_S = 200
+"""About; where many replicas write at once, their lines wait longer for others."""
+MAX_LEVELS = 8
+"""How often the level may change within a record's worth of lines before they share the highest of them."""
+STEP_S = 2e-6
+"""Prefect sorts by time, in microseconds: equal times of one replica are moved apart by this."""
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+_LOUD = {AppState.FAILED: logging.ERROR, AppState.CANCELLED: logging.WARNING}
+
+
+class Record(NamedTuple):
+    """One record of a run's log."""
+
+    level: int
+    text: str
+    time: float | None
+    """Seconds since the epoch; None for now."""
+    source: str = ""
+    """``role.replica``; empty for what concerns the whole app."""
+    lines: int = 1
+
+
+Deliver: TypeAlias = Callable[[Record], None]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Lines of one source that wait for others."""
+
+    lines: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    bytes: int = 0
+    time: float = 0.0
+    """When the first of them was written."""
+    last: float = 0.0
+    """The time of the latest record."""
+
+
+@final
+class Records:
+    """Turns events into records; each is delivered when it is full, or by `tick`."""
+
+    def __init__(self, deliver: Deliver, mask: Mask, clock: Callable[[], float] = monotonic) -> None:
+        """Gather nothing yet.
+
+        Args:
+            deliver: Takes each record, in the order of each source.
+            mask: Hides secrets.
+            clock: Tells when lines have waited long enough.
+        """
+        self._deliver = deliver
+        self._mask = mask
+        self._clock = clock
+        self._sources: dict[str, _Waiting] = {}
+        self._oldest = float("inf")
+
+    def write(self, event: AppEvent) -> None:
+        """Take an event."""
+        match event:
+            case LogLines():
+                self._take_lines(event)
+            case StateChanged():
+                self.flush()  # what came before it is shown before it, and it is shown at once
+                self._add("", self._mask(f"app {describe(event)}"), _loudness(event.state), event.time)
+                self.flush()
+            case _:
+                level = logging.WARNING if isinstance(event, LogsLost) else logging.INFO
+                level = _loudness(event.state) if isinstance(event, ReplicaChanged) else level
+                text = self._mask(f"{prefix(event)} {describe(event)}")
+                self._add(_source(event.role, event.replica), text, level, event.time)
+
+    def say(self, message: str, level: int = logging.INFO) -> None:
+        """Deliver a message of our own, after everything taken so far."""
+        self.flush()
+        self._deliver(Record(level, self._mask(message), None))
+
+    def tick(self) -> bool:
+        """Deliver everything if something has waited long enough; return whether it did."""
+        wait_s = max(MAX_WAIT_S, len(self._sources) / MAX_RECORDS_PER_S)
+        if self._clock() < self._oldest + wait_s:
+            return False
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Deliver everything taken so far."""
+        waiting = [(source, lines) for source, lines in self._sources.items() if lines.lines]
+        for source, lines in sorted(waiting, key=lambda each: each[1].time):
+            self._deliver_source(source, lines)
+        self._oldest = float("inf")
+
+    def _take_lines(self, run: LogLines) -> None:
+        head, source = prefix(run), _source(run.role, run.replica)
+        shown = [self._mask(as_shown(line)) for line in run.lines]
+        for level, lines in by_level(shown):
+            for line in lines:
+                first, *others = _pieces(line)
+                self._add(source, f"{head} {first}", _LEVELS[level], run.time)
+                for piece in others:
+                    self._add(source, f"{head} …{piece}", _LEVELS[level], run.time)
+
+    def _add(self, source: str, line: str, level: int, time: float) -> None:
+        waiting = self._sources.setdefault(source, _Waiting())
+        size = _json_bytes(line)
+        if waiting.bytes + size > MAX_RECORD_BYTES:
+            self._deliver_source(source, waiting)
+        if not waiting.lines:
+            waiting.time = time
+            self._oldest = min(self._oldest, self._clock())
+        waiting.lines.append((level, line))
+        waiting.bytes += size
+
+    def _deliver_source(self, source: str, waiting: _Waiting) -> None:
+        lines, time = waiting.lines, waiting.time
+        waiting.lines, waiting.bytes = [], 0
+        for level, texts in _by_few_levels(lines):
+            waiting.last = time = max(time, waiting.last + STEP_S)
+            self._deliver(Record(level, "\n".join(texts), time, source, len(texts)))
+
+
+def _source(role: str, replica: int) -> str:
+    return f"{role}.{replica}"
+
+
+def _loudness(state: AppState) -> int:
+    return _LOUD.get(state, logging.INFO)
+
+
+def _by_few_levels(lines: list[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    runs = [(level, [text for _, text in run]) for level, run in groupby(lines, lambda line: line[0])]
+    if len(runs) <= MAX_LEVELS:
+        yield from runs
+    else:
+        yield max(level for level, _ in runs), [text for _, text in lines]
+
+
+def _pieces(line: str) -> list[str]:
+    """Cut a line that no record can hold; bytes as JSON do not follow from characters, so by halves."""
+    if len(line) * 12 <= MAX_RECORD_BYTES or _json_bytes(line) <= MAX_RECORD_BYTES // 2:
+        return [line]
+    middle = len(line) // 2
+    return _pieces(line[:middle]) + _pieces(line[middle:])
+
+
+def _json_bytes(line: str) -> int:
+    return len(json.dumps(line))

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from log_api import LogApi, serving
+
+from prefect_torchx.api import Api
+from prefect_torchx.courier import FULL_BYTES, REQUEST_RECORDS, Courier
+from torchx_core.testing import wait_until
+
+FLOW_RUN = str(uuid4())
+
+
+@pytest.fixture
+def api() -> Iterator[LogApi]:
+    """Return an API that this process's settings name."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_CSRF_SUPPORT_ENABLED, temporary_settings
+
+    with (
+        serving() as api,
+        temporary_settings({PREFECT_API_URL: api.url, PREFECT_CLIENT_CSRF_SUPPORT_ENABLED: False}),
+    ):
+        yield api
+
+
+class Run:
+    """Sends, and remembers what it is told."""
+
+    def __init__(self, courier: Courier) -> None:
+        self.courier = courier
+        self.accepted_tokens: list[object] = []
+        self.refusals: list[str] = []
+        self.due_at = float("inf")
+        self.drawn = 0
+        courier.join(self)
+
+    def send(self, *numbers: int) -> None:
+        """Send numbered records, and their last number as a token after them."""
+        for number in numbers:
+            self.courier.send(self, _payload(number), 100)
+        self.courier.send(self, None, 0, numbers[-1])
+
+    def accepted(self, token: object) -> None:
+        self.accepted_tokens.append(token)
+
+    def refused(self, reason: str) -> None:
+        self.refusals.append(reason)
+
+    def due(self) -> float:
+        return self.due_at
+
+    def draw(self, api: Api) -> None:
+        del api
+        self.due_at = float("inf")
+        self.drawn += 1
+
+
+def _payload(number: int) -> dict[str, Any]:
+    return {
+        "name": "prefect.flow_runs.torchx",
+        "level": 20,
+        "message": f"number {number}",
+        "timestamp": f"2026-11-21T10:00:00.{number:06}+00:00",
+        "flow_run_id": FLOW_RUN,
+        "task_run_id": None,
+    }
+
+
+def _messages(count: int) -> list[str]:
+    return [f"number {number}" for number in range(count)]
+
+
+@pytest.fixture
+def run(api: LogApi) -> Iterator[Run]:
+    """Return a run that sends to the API."""
+    del api
+    run = Run(Courier(Api))
+    yield run
+    run.courier.leave(run)
+
+
+def test_records_arrive_in_order_many_in_a_request(api: LogApi, run: Run) -> None:
+    """And the run learns how far they have got."""
+    run.send(*range(10 * REQUEST_RECORDS))
+    wait_until(lambda: run.accepted_tokens == [10 * REQUEST_RECORDS - 1])
+    assert api.messages == _messages(10 * REQUEST_RECORDS)
+    assert len(api.requests) < 20
+
+
+def test_an_outage_loses_nothing_and_repeats_nothing(api: LogApi, run: Run) -> None:
+    """Records wait for the API, however often requests break off; then they arrive in order."""
+    run.send(0)
+    wait_until(lambda: run.accepted_tokens == [0])
+    api.away.set()
+    run.send(*range(1, 500))
+    wait_until(lambda: len(api.requests) > 3)
+    assert run.accepted_tokens == [0]
+    api.away.clear()
+    wait_until(lambda: run.accepted_tokens == [0, 499])
+    assert api.messages == _messages(500)
+
+
+def test_a_request_that_broke_off_after_it_was_served_is_not_repeated(api: LogApi, run: Run) -> None:
+    """The server is asked what it has, for every request that was in doubt."""
+    api.cuts = 3
+    run.send(*range(1000))
+    wait_until(lambda: run.accepted_tokens == [999])
+    assert api.cuts == 0
+    assert api.messages == _messages(1000)
+
+
+def test_doubt_outlasts_a_refusal(api: LogApi, run: Run) -> None:
+    """What a cut-off request has delivered is not repeated when the next one has to be sent in halves."""
+    api.stuck.set()
+    run.send(0)
+    wait_until(lambda: api.requests)
+    run.send(*range(1, 151))
+    api.cuts, api.cut_from = 1, 150
+    api.stuck.clear()
+    wait_until(lambda: not api.cuts)
+    api.away.set()
+    api.refuses = lambda record: record["message"] == "number 180"
+    run.send(*range(151, 190))
+    api.away.clear()
+    wait_until(lambda: run.accepted_tokens[-1:] == [189])
+    assert api.messages == [message for message in _messages(190) if message != "number 180"]
+
+
+def test_one_record_that_the_server_refuses_costs_no_other(api: LogApi, run: Run) -> None:
+    """It is found among those that went with it, and its run is told."""
+    api.refuses = lambda record: record["message"] == "number 77"
+    run.send(*range(300))
+    wait_until(lambda: run.accepted_tokens == [299])
+    assert api.messages == [message for message in _messages(300) if message != "number 77"]
+    assert ["422" in reason for reason in run.refusals] == [True]
+
+
+def test_runs_share_a_thread_and_learn_of_their_own_records_only(run: Run) -> None:
+    """A hundred mapped tasks are one thread and one connection."""
+    other = Run(run.courier)
+    run.send(0, 1)
+    other.send(2)
+    wait_until(lambda: run.accepted_tokens == [1] and other.accepted_tokens == [2])
+    assert sum(thread.name == "torchx-courier" for thread in threading.enumerate()) == 1
+    other.courier.leave(other)
+
+
+def test_what_a_run_leaves_behind_is_told(api: LogApi, run: Run) -> None:
+    """And it holds nobody up afterwards."""
+    other = Run(run.courier)
+    api.away.set()
+    other.send(0, 1, 2)
+    run.send(3)
+    assert other.courier.leave(other) == 3
+    api.away.clear()
+    wait_until(lambda: run.accepted_tokens == [3])
+    assert api.messages == ["number 3"]
+    assert other.accepted_tokens == []
+
+
+def test_a_server_that_is_stuck_blocks_nobody(api: LogApi, run: Run) -> None:
+    """Sending takes no longer; when much waits the courier is full, until it arrives."""
+    api.stuck.set()
+    run.courier.send(run, _payload(0), FULL_BYTES + 1)
+    wait_until(lambda: api.requests)
+    run.send(1)
+    assert run.courier.full
+    api.stuck.clear()
+    wait_until(lambda: run.accepted_tokens == [1])
+    assert not run.courier.full
+
+
+def test_what_is_due_is_done_also_while_there_is_nothing_to_send(run: Run) -> None:
+    """Pictures have a time of their own."""
+    run.due_at = 0.0
+    run.courier.wake()
+    wait_until(lambda: run.drawn == 1)
+
+
+@pytest.mark.usefixtures("api")
+def test_the_thread_ends_with_the_last_run_and_starts_with_the_next() -> None:
+    """A process that shows no app has no thread of ours."""
+    run = Run(Courier(Api))
+    courier = run.courier
+    courier.leave(run)
+    wait_until(lambda: not any(thread.name == "torchx-courier" for thread in threading.enumerate()))
+    again = Run(courier)
+    again.send(0)
+    wait_until(lambda: again.accepted_tokens == [0])
+    courier.leave(again)

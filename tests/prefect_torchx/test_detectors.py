@@ -1,0 +1,29 @@
+"""A cut through the table of `test_cancel_table`: each way of noticing that the app is to end, once."""
+
+from __future__ import annotations
+
+import pytest
+from prefect_jobs import Form
+from prefect_kills import CANCEL, CANCEL_SCRIPT, INTERRUPT_SCRIPT, KILL_PROCESS, TIMEOUT, Kill
+from prefect_outcomes import conduct, expected
+from prefect_site import Site, Way
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize(
+    ("kill", "way", "form"),
+    [
+        pytest.param(CANCEL, "serve", "direct", id="a signal's exception"),
+        pytest.param(CANCEL, "serve", "async_direct", id="a coroutine's cancellation"),
+        pytest.param(CANCEL, "serve", "submitted", id="the task runner's event"),
+        pytest.param(CANCEL, "worker", "pooled", id="a signal in a child of the task runner"),
+        pytest.param(CANCEL_SCRIPT, "script", "pooled", id="the flow run's state"),
+        pytest.param(TIMEOUT, "serve", "submitted", id="our own clock"),
+        pytest.param(INTERRUPT_SCRIPT, "script", "submitted", id="what ends the main thread"),
+        pytest.param(KILL_PROCESS, "serve", "direct", id="nothing at all"),
+    ],
+)
+def test_the_app_ends_however_that_is_noticed(site: Site, kill: Kill, way: Way, form: Form) -> None:
+    """Where nobody is left to notice, it goes on, and the flow run's next process follows it."""
+    assert conduct(site, way, kill, [form]) == {form: expected(kill, form)}

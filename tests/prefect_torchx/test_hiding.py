@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from prefect_torchx.hiding import hide, reveal
+from torchx_core.errors import InvalidInputError
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (
+            {"roles": [{"env": {"API_KEY": "x", "HOME": "/"}}]},
+            {"roles": [{"env": {"API_KEY": "<>", "HOME": "/"}}]},
+        ),
+        ({"HF_TOKEN": ""}, {"HF_TOKEN": "<>"}),
+        ({"tokens": 5, "password": None}, {"tokens": 5, "password": None}),
+        ("HF_TOKEN=x", "HF_TOKEN=x"),
+        (["HF_TOKEN=x"], ["HF_TOKEN=x"]),
+        (None, None),
+    ],
+)
+def test_a_text_is_hidden_by_its_key(value: Any, shown: Any) -> None:
+    """However deep it lies; numbers, and texts without such a key, are no secrets."""
+    assert _named(hide(value, {})) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (["--env", "A=1,HF_TOKEN=x"], ["--env", "<>"]),
+        (["--api-key=x", "--msg", "hello"], ["<>", "--msg", "hello"]),
+        ("grace_s=5,env=WANDB_API_KEY:x", "<>"),
+        ({"env": "HF_TOKEN=x"}, {"env": "<>"}),
+        ("log_dir=/secret/token", "log_dir=/secret/token"),
+        (["echo $TOKEN"], ["echo $TOKEN"]),
+    ],
+)
+def test_words_are_hidden_by_what_they_assign_to(value: Any, shown: Any) -> None:
+    """A word is hidden as a whole, and only for what it assigns to."""
+    assert _named(hide(value, {}, words=True)) == shown
+
+
+def test_what_was_hidden_comes_back() -> None:
+    """Equal names with different values do not get mixed up, and equal values share a name."""
+    value = {"a": [{"TOKEN": "1"}, {"TOKEN": "2"}, {"TOKEN": "1"}], "b": "x"}
+    secrets: dict[str, Any] = {"TOKEN-2": "of somebody else"}
+    hidden = hide(value, secrets)
+    assert hidden == {
+        "a": [
+            {"TOKEN": {"$secret": "TOKEN"}},
+            {"TOKEN": {"$secret": "TOKEN-3"}},
+            {"TOKEN": {"$secret": "TOKEN"}},
+        ],
+        "b": "x",
+    }
+    assert secrets == {"TOKEN": "1", "TOKEN-2": "of somebody else", "TOKEN-3": "2"}
+    assert reveal(hidden, secrets) == value
+
+
+def test_what_is_hidden_stays_as_it_is() -> None:
+    """A saved block is loaded with references; they are not taken for secrets themselves."""
+    secrets: dict[str, Any] = {"TOKEN": "1"}
+    hidden = {"env": {"TOKEN": {"$secret": "TOKEN"}}}
+    assert (hide(hidden, secrets, words=True), secrets) == (hidden, {"TOKEN": "1"})
+
+
+def test_the_given_value_is_not_changed() -> None:
+    """The caller's map still has its secret."""
+    value = {"env": {"TOKEN": "1"}}
+    hide(value, {})
+    assert value == {"env": {"TOKEN": "1"}}
+
+
+def test_an_unknown_secret_is_named() -> None:
+    """A reference that somebody wrote by hand, with a typing error, leads to what he meant."""
+    with pytest.raises(
+        InvalidInputError, match="unknown secret 'HF_TOKNE'; known: HF_TOKEN; did you mean 'HF_TOKEN'"
+    ):
+        reveal({"env": {"X": {"$secret": "HF_TOKNE"}}}, {"HF_TOKEN": "1"})
+
+
+def _named(value: Any) -> Any:
+    """Write every reference as ``<>``."""
+    if isinstance(value, dict):
+        return "<>" if set(value) == {"$secret"} else {key: _named(item) for key, item in value.items()}
+    return [_named(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,249 @@
+"""Runs of a job in a script, where no flow is; what flows add is in `test_blocks_in_flows.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_apps import app_of
+from prefect.exceptions import TerminationSignal
+
+from prefect_torchx import TorchXJob, TorchXJobRun
+from torchx_core import AppDef, AppState, Runner
+from torchx_core.errors import (
+    AppStatusError,
+    MalformedAppHandleException,
+    UnknownAppException,
+    UnknownReplicaError,
+    WaitTimeoutError,
+)
+from torchx_core.testing import Exit, Hold, Print, ReportResult, Step, python_program, wait_until
+
+
+def _app(*steps: Step, **role: object) -> AppDef:
+    program, args = python_program(*steps)
+    return app_of(program, *args, **role)
+
+
+@pytest.fixture
+def held(runner: Runner) -> TorchXJobRun:
+    """Return a run whose app goes on until it is told to end."""
+    run = TorchXJob(app=_app(Print("hello"), Hold())).trigger()
+    wait_until(lambda: runner.status(run.handle).state is AppState.RUNNING)  # type: ignore[union-attr]
+    return run
+
+
+@pytest.mark.usefixtures("runner")
+def test_a_run_is_triggered_awaited_and_fetched() -> None:
+    """As with any job of Prefect's."""
+    run = TorchXJob(app=_app(Print("hello"), ReportResult({"a": 1}))).trigger()
+    run.wait_for_completion()
+    assert run.fetch_result() == {"a": 1}
+    assert run.status().state is AppState.SUCCEEDED
+    assert run.logs() == ["hello\n"]
+
+
+@pytest.mark.usefixtures("runner")
+def test_the_same_with_await() -> None:
+    """In a coroutine the same names are awaited, and so are their twins."""
+
+    async def main() -> Any:
+        job = TorchXJob(app=_app(Print("hello"), ReportResult({"a": 1})))
+        async with await job.atrigger() as run:
+            await run.await_for_completion()
+            twins = [await run.afetch_result(), await run.astatus(), await run.alogs()]
+            assert twins == [await run.fetch_result(), await run.status(), await run.logs()]  # type: ignore[misc]
+            again = await job.aattach(run.handle)
+            await again.wait_for_completion()  # type: ignore[misc]
+        return [*twins, await job.arun()]
+
+    result, status, lines, second = asyncio.run(main())
+    assert (result, status.state, lines, second) == ({"a": 1}, AppState.SUCCEEDED, ["hello\n"], {"a": 1})
+
+
+@pytest.mark.usefixtures("runner")
+def test_run_does_it_all() -> None:
+    """And raises when the app fails, leading with what failed."""
+    assert TorchXJob(app=_app(ReportResult(5))).run() == 5
+    with pytest.raises(AppStatusError, match="replica r/0 failed with exit code 3"):
+        TorchXJob(app=_app(Exit(3))).run()
+
+
+@pytest.mark.usefixtures("runner")
+def test_a_failure_is_raised_by_whoever_asks() -> None:
+    """Waiting tells the failed replica's last lines; the result of a failed app cannot be had."""
+    run = TorchXJob(app=_app(Print("bad input"), Exit(3))).trigger()
+    with pytest.raises(AppStatusError, match=r"(?s)replica r/0 failed with exit code 3.*bad input"):
+        run.wait_for_completion()
+    with pytest.raises(AppStatusError, match="replica r/0 failed with exit code 3"):
+        run.fetch_result()
+
+
+def test_there_is_no_result_before_the_end(held: TorchXJobRun) -> None:
+    """It is an error to ask for it, not a wait and not a None."""
+    with pytest.raises(WaitTimeoutError, match="RUNNING"):
+        held.fetch_result()
+
+
+def test_a_run_goes_on_in_another_process(held: TorchXJobRun, tmp_path: Path) -> None:
+    """Pickled, it is the handle and who is responsible; the other process waits, and cancels in its name."""
+    stored = tmp_path / "run.pickle"
+    stored.write_bytes(pickle.dumps(held))
+    assert stored.stat().st_size < 400
+    program = f"import pickle; pickle.load(open({str(stored)!r}, 'rb')).cancel('the other one said so')"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with pytest.raises(AppStatusError, match="the other one said so"):
+        held.wait_for_completion()
+    assert held.status().state is AppState.CANCELLED
+
+
+@pytest.mark.parametrize("twin", [False, True], ids=["cancel", "acancel"])
+def test_cancel_ends_the_app(twin: bool, held: TorchXJobRun, runner: Runner) -> None:
+    """With the reason given; a second cancel changes nothing."""
+    asyncio.run(held.acancel("enough")) if twin else held.cancel("enough")
+    status = runner.wait(held.handle, timeout_s=20)
+    assert status
+    assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
+    held.cancel("more than enough")
+    assert held.status().msg == "enough"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["with", "async with"])
+@pytest.mark.parametrize(
+    ("interruption", "end"),
+    [
+        (KeyboardInterrupt, AppState.CANCELLED),
+        (ConnectionError, AppState.RUNNING),
+        (None, AppState.RUNNING),
+    ],
+)
+def test_the_block_ends_the_app_by_cause(
+    asynchronous: bool,
+    interruption: type[BaseException] | None,
+    end: AppState,
+    held: TorchXJobRun,
+    runner: Runner,
+) -> None:
+    """Between trigger and wait too, Ctrl-C cancels the app; another error, or no error, leaves it alone."""
+    if interruption is None:
+        _enter(held, asynchronous, None)
+    else:
+        with pytest.raises(interruption):
+            _enter(held, asynchronous, interruption)
+    status = held.status() if end is AppState.RUNNING else runner.wait(held.handle, timeout_s=20)
+    assert status
+    assert status.state is end
+
+
+def _enter(run: TorchXJobRun, asynchronous: bool, error: BaseException | type[BaseException] | None) -> None:
+    def work() -> None:
+        if error is not None:
+            raise error
+
+    async def main() -> None:
+        async with run:
+            work()
+
+    if asynchronous:
+        asyncio.run(main())
+    else:
+        with run:
+            work()
+
+
+def test_detached_from_it_goes_on(held: TorchXJobRun) -> None:
+    """Whatever happens to whoever held it; its handle leads back to it."""
+    handle = held.detach()
+    with pytest.raises(KeyboardInterrupt):
+        _enter(held, asynchronous=False, error=KeyboardInterrupt)
+    assert TorchXJob(component="utils.echo").attach(handle).status().state is AppState.RUNNING
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), TerminationSignal(signal=signal.SIGTERM)])
+def test_an_onlooker_leaves_the_app_alone(
+    interruption: BaseException, held: TorchXJobRun, runner: Runner, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An interruption of his is not the app's, and not worth a word; what he says is."""
+    caplog.set_level(logging.INFO, logger="prefect_torchx")
+    onlooker = TorchXJob(component="utils.echo").attach(held.handle)
+    with pytest.raises(type(interruption)):
+        _enter(onlooker, asynchronous=False, error=interruption)
+    assert held.handle not in caplog.text
+    onlooker.cancel("said so")
+    status = runner.wait(held.handle, timeout_s=20)
+    assert status
+    assert (status.state, status.msg) == (AppState.CANCELLED, "said so")
+
+
+def test_who_was_overtaken_cancels_nothing(held: TorchXJobRun, runner: Runner) -> None:
+    """A run that travelled is still the one of its try; the app of a later try is none of its business."""
+    copy = pickle.loads(pickle.dumps(held))
+    assert runner.take_over(held.handle, "somebody else", force=True)
+    copy.cancel("too late")
+    runner.cancel(held.handle, reason="in time")  # of two reasons the first one stays
+    status = runner.wait(held.handle, timeout_s=20)
+    assert status
+    assert status.msg == "in time"
+
+
+def test_a_run_is_left_once(held: TorchXJobRun, caplog: pytest.LogCaptureFixture) -> None:
+    """An interruption of a wait in a block is dealt with by the wait; the end of the block adds nothing."""
+    caplog.set_level(logging.INFO, logger="prefect_torchx")
+
+    def shut_down(*_: object) -> None:
+        raise TerminationSignal(signal=signal.SIGTERM)
+
+    previous = signal.signal(signal.SIGALRM, shut_down)
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        with pytest.raises(TerminationSignal), held:
+            held.wait_for_completion()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert caplog.text.count("which goes on; a later try follows it") == 1
+    assert held.status().state is AppState.RUNNING
+
+
+@pytest.mark.usefixtures("runner")
+def test_attach_refuses_what_is_not_there() -> None:
+    """At once, not when somebody waits."""
+    job = TorchXJob(component="utils.echo")
+    with pytest.raises(MalformedAppHandleException):
+        job.attach("train-x1")
+    with pytest.raises(UnknownAppException):
+        job.attach("local_cwd://torchx/train-x1")
+
+
+@pytest.mark.usefixtures("runner")
+def test_logs_are_a_replicas() -> None:
+    """The first role's first replica, unless others are asked for."""
+    run = TorchXJob(app=_app(Print("hello"), num_replicas=2)).trigger()
+    run.wait_for_completion()
+    assert (run.logs(), run.logs("r", 1)) == (["hello\n"], ["hello\n"])
+    with pytest.raises(UnknownReplicaError, match="2"):
+        run.logs("r", 2)
+
+
+@pytest.mark.usefixtures("runner")
+def test_a_deleted_app_is_missed(runner: Runner) -> None:
+    """Every verb but cancel, which has nothing left to do, says so."""
+    run = TorchXJob(app=app_of("true")).trigger()
+    run.wait_for_completion()
+    runner.delete(run.handle)
+    for ask in (run.status, run.logs, run.fetch_result, run.wait_for_completion):
+        with pytest.raises(UnknownAppException):
+            ask()
+    run.cancel()
+
+
+def test_a_run_shows_its_handle(held: TorchXJobRun) -> None:
+    """In a log or a debugger; who is responsible for the app is nobody's business there."""
+    assert repr(held) == f"TorchXJobRun({held.handle!r})"

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from local_apps import app_of
+from prefect import flow, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.context import FlowRunContext
+from prefect.states import Cancelled, Crashed
+
+from prefect_torchx import reap_apps, run_app, with_reaper
+from prefect_torchx.cli import main
+from torchx_core import AppState, Runner
+from torchx_core.specs import AppHandle
+from torchx_core.testing import wait_until
+
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("prefect_api")]
+
+
+class OnTheWayError(Exception):
+    """Something that says nothing about the app."""
+
+
+def _left_behind(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> tuple[AppHandle, FlowRun]:
+    """Return an app that runs on, and the flow run that failed beside it."""
+    runs: list[FlowRun] = []
+
+    @flow
+    def pipeline() -> None:
+        runs.append(FlowRunContext.get().flow_run)  # type: ignore[arg-type,union-attr]
+        run_app(app_of("sleep", "600"), **options)
+
+    def fail(*_: object) -> None:
+        raise OnTheWayError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("prefect_torchx.hold.Hold.follow", fail)
+        with pytest.raises(OnTheWayError):
+            pipeline()
+    [handle] = [app.app_handle for app in runner.list("local_cwd") if app.state is AppState.RUNNING]
+    return handle, runs[0]
+
+
+def _read(flow_run_id: UUID) -> FlowRun:
+    with get_client({"timeout": 30}, sync_client=True) as client:
+        return client.read_flow_run(flow_run_id)
+
+
+def _end(runner: Runner, handle: AppHandle) -> tuple[AppState, str]:
+    status = runner.wait(handle, timeout_s=20)
+    assert status
+    return status.state, status.msg
+
+
+@flow
+def some_flow() -> None:
+    """Have hooks."""
+
+
+@pytest.mark.parametrize("state", [Cancelled(), Crashed()], ids=["cancelled", "crashed"])
+def test_the_hook_ends_the_apps_of_its_flow_run(
+    state: Any, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the run wrote down on the server before it submitted; another run's app goes on."""
+    handle, flow_run = _left_behind(runner, monkeypatch)
+    reap_apps(flow=some_flow, flow_run=_read(flow_run.id), state=state)
+    assert _end(runner, handle) == (
+        AppState.CANCELLED,
+        f"cancelled because its Prefect flow run is {state.name}",
+    )
+
+
+def test_the_hook_leaves_the_apps_of_other_flow_runs(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run that has none, nothing ends."""
+    handle, _ = _left_behind(runner, monkeypatch)
+    with get_client({"timeout": 30}, sync_client=True) as client:
+        other = client.create_flow_run(some_flow)
+    reap_apps(flow=some_flow, flow_run=other, state=Cancelled())
+    assert runner.status(handle).state is AppState.RUNNING  # type: ignore[union-attr]
+
+
+def test_prefect_calls_the_hook(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `with_reaper` a run that crashes leaves no app behind."""
+    handles: list[AppHandle] = []
+
+    @with_reaper
+    @flow
+    def pipeline() -> None:
+        monkeypatch.setattr("prefect_torchx.hold.Hold.follow", crash)
+        run_app(app_of("sleep", "600"))
+
+    def crash(*_: object) -> None:
+        handles.extend(app.app_handle for app in runner.list("local_cwd"))
+        raise SystemExit(1)
+
+    with pytest.raises(SystemExit):
+        pipeline()
+    assert _end(runner, handles[0])[0] is AppState.CANCELLED
+
+
+def test_a_run_that_starts_again_does_not_take_a_reaped_app_for_its_own(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark is there before the app has ended: the next try waits for its end and starts anew."""
+    script = "trap '' TERM; until test -e go; do sleep 0.05; done"
+    results: list[Any] = []
+
+    @flow
+    def pipeline() -> None:
+        results.append(run_app(app_of("sh", "-c", script), cfg={"grace_s": 2.0}))
+
+    def reap(*_: object) -> None:
+        flow_run = FlowRunContext.get().flow_run  # type: ignore[union-attr]
+        reap_apps(flow=some_flow, flow_run=flow_run, state=Crashed())  # type: ignore[arg-type]
+        raise OnTheWayError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("prefect_torchx.hold.Hold.follow", reap)
+        with pytest.raises(OnTheWayError):
+            pipeline()
+    [app] = runner.list("local_cwd")
+    assert runner.owner(app.app_handle) == "prefect:reaper:given up"
+    assert _end(runner, app.app_handle)[0] is AppState.CANCELLED
+
+
+def test_the_program_ends_apps_whose_flow_run_is_over(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It reads from the app which run it belongs to, and shows first what it would do."""
+    handle, flow_run = _left_behind(runner, monkeypatch)
+    assert main(["reap", "--dry-run"]) == 0
+    assert f"{handle}  flow run {flow_run.id} is Failed: would be cancelled" in capsys.readouterr().out
+    assert runner.status(handle).state is AppState.RUNNING  # type: ignore[union-attr]
+
+    assert main(["reap", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["app_handle"], shown["flow_run_state"], shown["done"]) == (handle, "Failed", "cancelled")
+    assert _end(runner, handle)[0] is AppState.CANCELLED
+
+    assert main(["reap"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_an_app_that_runs_share_is_left_alone(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It belongs to no flow run: another one may be after it."""
+    handle, flow_run = _left_behind(runner, monkeypatch, idempotency_key="the one")
+    assert main(["reap"]) == 0
+    reap_apps(flow=some_flow, flow_run=_read(flow_run.id), state=Crashed())
+    assert capsys.readouterr().out == ""
+    assert runner.status(handle).state is AppState.RUNNING  # type: ignore[union-attr]
+
+
+def test_an_app_of_a_flow_run_that_the_server_does_not_know_needs_a_word(
+    runner: Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be another server's: only ``--unknown`` ends it."""
+    app = app_of("sleep", "600")
+    app.metadata["prefect.flow_run_id"] = str(uuid4())
+    handle = runner.run(app, "local_cwd")
+    assert main(["reap"]) == 0
+    assert capsys.readouterr().out.endswith("is unknown: left alone\n")
+    assert main(["reap", "--unknown"]) == 0
+    assert _end(runner, handle)[0] is AppState.CANCELLED
+
+
+def test_an_app_whose_flow_run_goes_on_is_left_alone(
+    runner: Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever follows it is there, or will be."""
+    with get_client({"timeout": 30}, sync_client=True) as client:
+        flow_run = client.create_flow_run(some_flow)
+    app = app_of("sleep", "600")
+    app.metadata["prefect.flow_run_id"] = str(flow_run.id)
+    runner.run(app, "local_cwd")
+    wait_until(lambda: runner.list("local_cwd")[0].state is AppState.RUNNING, 20)
+    assert main(["reap"]) == 0
+    assert capsys.readouterr().out.endswith("is Pending: left alone\n")
+
+
+def test_a_place_that_cannot_be_looked_at_does_not_hide_the_others(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said, the exit code says it too, and the rest is done."""
+    handle, _ = _left_behind(runner, monkeypatch)
+    assert main(["reap", "--scheduler", "dokcer", "--scheduler", "local_cwd"]) == 1
+    assert "unknown scheduler 'dokcer'" in capsys.readouterr().err
+    assert _end(runner, handle)[0] is AppState.CANCELLED

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import logging
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from prefect_torchx.records import MAX_LEVELS, MAX_RECORD_BYTES, MAX_WAIT_S, Record, Records
+from torchx_core.schedulers import (
+    AppEvent,
+    LogLines,
+    LogsLost,
+    Metric,
+    Progress,
+    ReplicaChanged,
+    Result,
+    StateChanged,
+)
+from torchx_core.specs import AppState
+from torchx_core.testing import FakeClock
+
+OF: dict[str, Any] = {"role": "r", "replica": 1, "attempt": 0, "time": 5.0}
+
+
+def _lines(*texts: str, replica: int = 1, time: float = 5.0) -> LogLines:
+    return LogLines("r", replica, 0, "stdout", texts, time)
+
+
+def _records_of(*events: AppEvent) -> list[Record]:
+    """Return what these events are shown as."""
+    got: list[Record] = []
+    records = Records(got.append, str)
+    for event in events:
+        records.write(event)
+    records.flush()
+    return got
+
+
+@pytest.mark.parametrize(
+    ("event", "shown", "level"),
+    [
+        (_lines("one"), "[r/1] one", "INFO"),
+        (_lines("one", "", "two"), "[r/1] one\n[r/1] \n[r/1] two", "INFO"),
+        (_lines("10 %\r50 %\r99 %"), "[r/1] 99 %", "INFO"),
+        (_lines("100 %s {x}"), "[r/1] 100 %s {x}", "INFO"),
+        (_lines("WARNING disk"), "[r/1] WARNING disk", "WARNING"),
+        (
+            _lines("E1121 10:00:00.123456 7 file.cc:12] x"),
+            "[r/1] E1121 10:00:00.123456 7 file.cc:12] x",
+            "ERROR",
+        ),
+        (_lines("DEBUG x"), "[r/1] DEBUG x", "DEBUG"),
+        (StateChanged(state=AppState.RUNNING, time=5.0), "app is RUNNING", "INFO"),
+        (StateChanged(state=AppState.CANCELLED, time=5.0, msg="why"), "app is CANCELLED: why", "WARNING"),
+        (ReplicaChanged(**OF, state=AppState.FAILED, exit_code=3), "[r/1] is FAILED, exit code 3", "ERROR"),
+        (
+            ReplicaChanged(**{**OF, "attempt": 1}, state=AppState.FAILED, signal="SIGKILL", msg="memory"),
+            "[r/1] is FAILED, killed by SIGKILL (attempt 2): memory",
+            "ERROR",
+        ),
+        (Progress(**OF, fraction=0.256, message="epoch 1"), "[r/1] progress 26%: epoch 1", "INFO"),
+        (Metric(**OF, name="loss", value=0.25, step=4), "[r/1] metric loss = 0.25 at step 4", "INFO"),
+        (Result(**OF, value={"a": [1]}), '[r/1] result {"a": [1]}', "INFO"),
+        (LogsLost(**OF, size_bytes=7, reason="full"), "[r/1] 7 bytes of output lost: full", "WARNING"),
+    ],
+)
+def test_each_event_is_readable(event: AppEvent, shown: str, level: str) -> None:
+    """Every event shows where it comes from, what happened, how bad that is, and when it happened."""
+    [record] = _records_of(event)
+    assert (record.text, logging.getLevelName(record.level), record.time) == (shown, level, 5.0)
+
+
+def test_each_replica_has_records_of_its_own() -> None:
+    """So each can have a logger of its own; each record counts its lines."""
+    got = _records_of(
+        _lines("one", replica=0), _lines("two", replica=1, time=5.1), _lines("three", replica=0)
+    )
+    assert got == [
+        Record(logging.INFO, "[r/0] one\n[r/0] three", 5.0, "r.0", 2),
+        Record(logging.INFO, "[r/1] two", 5.1, "r.1", 1),
+    ]
+
+
+def test_lines_wait_for_others_half_a_second() -> None:
+    """What is written within that time is one record, with the time of its first line."""
+    got: list[Record] = []
+    clock = FakeClock()
+    records = Records(got.append, str, clock)
+    records.write(_lines("one"))
+    assert not records.tick()
+    clock.advance(MAX_WAIT_S)
+    records.write(_lines("two", time=5.4))
+    assert records.tick()
+    assert [(record.text, record.time) for record in got] == [("[r/1] one\n[r/1] two", 5.0)]
+    assert not records.tick()
+
+
+def test_lines_of_many_replicas_wait_longer() -> None:
+    """A thousand replicas that write all the time are 200 records a second, which Prefect's server takes."""
+    got: list[Record] = []
+    clock = FakeClock()
+    records = Records(got.append, str, clock)
+    for _ in range(10):
+        for replica in range(1000):
+            records.write(_lines("x", replica=replica))
+        clock.advance(1.0)
+        records.tick()
+    assert len(got) == 2000
+
+
+def test_levels_have_records_of_their_own() -> None:
+    """One can look at errors alone."""
+    got = _records_of(_lines("a", "b", "ERROR c", "d"))
+    assert [(record.level, record.lines) for record in got] == [(20, 2), (40, 1), (20, 1)]
+
+
+def test_a_program_that_alternates_between_levels_costs_few_records() -> None:
+    """Lines whose level changes all the time share the highest: nothing is slow, nothing bad is hidden."""
+    got = _records_of(_lines(*["x", "WARNING y"] * MAX_LEVELS))
+    assert [(record.level, record.lines) for record in got] == [(30, 2 * MAX_LEVELS)]
+
+
+def test_records_of_a_replica_never_share_a_time() -> None:
+    """Prefect sorts by time, in microseconds: what was written at once must not change places."""
+    got = _records_of(*(_lines("x", "ERROR y") for _ in range(3)), _lines("z", time=4.0))
+    times = [record.time or 0.0 for record in got]
+    assert all(after - before >= 1e-6 for before, after in pairwise(times))
+
+
+@pytest.mark.parametrize("char", ["a", "é", "😀", "\x1b", '"'])
+def test_no_record_is_too_long_and_no_character_is_lost(char: str) -> None:
+    """Many lines become several records, a line that no record can hold becomes several lines."""
+    texts = [char * 1000] * 50 + [char * 100_000]
+    got = _records_of(_lines(*texts))
+    assert max(len(json.dumps(record.text)) for record in got) <= 1.2 * MAX_RECORD_BYTES
+    assert "".join(record.text for record in got).count(char) == sum(map(len, texts))
+
+
+def test_a_hundred_thousand_lines_are_few_records() -> None:
+    """The number of records, which is what Prefect's server is slow with, follows from the bytes."""
+    assert len(_records_of(_lines(*("x" * 90 for _ in range(100_000))))) < 600
+
+
+def test_our_own_words_come_after_the_lines_before_them() -> None:
+    """A message does not overtake lines that still wait for others, and it is masked."""
+    got: list[Record] = []
+    records = Records(got.append, lambda text: text.replace("secret", "***"))
+    records.write(_lines("line"))
+    records.say("message, secret")
+    assert [record.text for record in got] == ["[r/1] line", "message, ***"]
+
+
+def test_secrets_are_masked_in_lines_and_in_what_happened() -> None:
+    """Wherever the backend quotes them."""
+    got: list[Record] = []
+    records = Records(got.append, lambda text: text.replace("secret", "***"))
+    records.write(_lines("a secret"))
+    records.write(StateChanged(state=AppState.FAILED, time=5.0, msg="secret"))
+    assert [record.text for record in got] == ["[r/1] a ***", "app is FAILED: ***"]

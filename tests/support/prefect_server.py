@@ -1,0 +1,115 @@
+"""A real Prefect server with a database of its own, which a test may kill and start again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from daemons import ends, environ, free_port, start_daemon
+from local_apps import processes
+
+from torchx_core.testing import wait_until
+
+__all__ = ["SETTINGS", "PrefectServer"]
+
+START_S = 180.0
+"""Ten seconds on an idle host."""
+STOP_S = 15.0
+
+SETTINGS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_COLORS": "false",
+    "PREFECT_CLI_COLORS": "false",
+    # What waits for its next look would make every test wait.
+    "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_WORKER_PREFETCH_SECONDS": "1",
+}
+"""What everything of Prefect in a test is told."""
+
+
+class PrefectServer:
+    """Start it, kill it, start it again with what it knew, and start other processes that talk to it."""
+
+    def __init__(self, home: Path) -> None:
+        """Do nothing yet.
+
+        Args:
+            home: Where its database and the output of all processes go.
+        """
+        self._home = home
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}/api"
+        self._pids: list[int] = []
+        self._server = 0
+        # Of now: a process that outlives the test that starts it must not carry that test's mark.
+        self._env = {**os.environ, **SETTINGS, "PREFECT_HOME": str(home), "PREFECT_UI_API_URL": self.url}
+
+    def start(self) -> None:
+        """Start it on its port and its database, and wait until it answers."""
+        self._home.mkdir(parents=True, exist_ok=True)
+        address = ("--host", "127.0.0.1", "--port", str(self._port))
+        self._server = self._start("server", "-m", "prefect", "server", "start", *address)
+        wait_until(lambda: self._answers() or ends(self._server, 0), START_S)
+        assert not ends(self._server, 0), self.output("server")
+
+    def kill(self) -> None:
+        """SIGKILL it."""
+        os.kill(self._server, signal.SIGKILL)
+        assert ends(self._server, STOP_S)
+
+    def run(self, name: str, *args: str, **env: str) -> int:
+        """Start a Python that talks to the server; return its process id."""
+        return self._start(name, *args, PREFECT_API_URL=self.url, **env)
+
+    def output(self, name: str) -> str:
+        """Return what the processes of that name have printed."""
+        return self._log(name).read_text(errors="replace")
+
+    def stop(self) -> None:
+        """End the server and every process that was started here."""
+        for signum in (signal.SIGTERM, signal.SIGKILL):
+            for pid in reversed(self._pids):
+                if not ends(pid, 0):
+                    os.kill(pid, signum)
+            self._pids = [pid for pid in self._pids if not ends(pid, STOP_S)]
+        for pid in self._left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _left(self) -> list[int]:
+        """Return the processes that outlived who started them, by the home that they were given."""
+        home = f"PREFECT_HOME={self._home}".encode()
+        return [pid for pid in processes() if home in environ(pid).split(b"\0")]
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Let this process talk to the server."""
+        from prefect.logging.handlers import APILogWorker
+        from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+        # A flow with heartbeats ends a second late: it joins a thread that sleeps in whole seconds.
+        with temporary_settings({PREFECT_API_URL: self.url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+            yield
+            APILogWorker.drain_all(timeout=10)  # at exit it would find no server
+
+    def _start(self, name: str, *args: str, **env: str) -> int:
+        pid = start_daemon([sys.executable, *args], {**self._env, **env}, self._log(name))
+        self._pids.append(pid)
+        return pid
+
+    def _log(self, name: str) -> Path:
+        return self._home / f"{name}.log"
+
+    def _answers(self) -> bool:
+        import httpx
+
+        try:
+            return httpx.get(f"{self.url}/health").is_success
+        except httpx.TransportError:
+            return False
