@@ -29,7 +29,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-slow test-deployment test-airflow-versions test-prefect-versions check format bench install format-check lint types imports \
-        declared spelling docs wheels coverage constraints clean docker-engine browser
+        declared spelling docs wheels coverage constraints clean docker-engine slurm-cluster browser
 
 # --- what most people want ------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow o
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --ignore tests/prefect_torchx $(PYTEST_ARGS)
 	$(BIN)/pytest tests/prefect_torchx $(PYTEST_ARGS)
 
-test-slow: .venv/dev.stamp .venv/demo-airflow.stamp docker-engine ## run the tests marked slow or torch
+test-slow: .venv/dev.stamp .venv/demo-airflow.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
 	$(BIN)/pytest -m "(slow or torch) and not deployment" $(PYTEST_ARGS)
 
 test-deployment: .venv/dev.stamp docker-engine browser ## run the tests of whole deployments, half an hour
@@ -79,6 +79,9 @@ format-check: .venv/dev.stamp
 
 lint: .venv/dev.stamp ## ruff
 	$(BIN)/ruff check .
+
+slurm-cluster: ## install what the Slurm tests need, on Debian as root
+	@tests/support/install_slurm.sh
 
 docker-engine: ## install what the Docker tests need, on Debian as root
 	@tests/support/install_docker.sh

@@ -27,6 +27,7 @@ _BUILT_IN = {
     "local_cwd": "torchx_core.schedulers.local:create_cwd_scheduler",
     "local_dir": "torchx_core.schedulers.local:create_dir_scheduler",
     "local_docker": "torchx_core.schedulers.docker:create_scheduler",
+    "slurm": "torchx_core.schedulers.slurm:create_scheduler",
 }
 
 

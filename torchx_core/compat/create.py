@@ -18,7 +18,7 @@ from torchx_core.compat.records import Store
 from torchx_core.compat.remote import RemoteBackend
 from torchx_core.compat.scheduler import BridgeScheduler
 from torchx_core.schedulers import Capabilities
-from torchx_core.schedulers.local.paths import default_state_dir
+from torchx_core.schedulers.paths import default_state_dir
 
 __all__ = ["factory"]
 

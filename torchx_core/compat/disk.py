@@ -13,7 +13,7 @@ from typing import cast
 
 from torchx_core.compat.records import Content, Lock, Record, Store, oldest_first
 from torchx_core.errors import CorruptRecordError, NewerRecordError
-from torchx_core.schedulers.local.paths import file_name, name_of
+from torchx_core.schedulers.paths import file_name, name_of
 
 __all__ = ["DiskStore"]
 

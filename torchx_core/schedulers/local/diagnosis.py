@@ -16,9 +16,9 @@ from torchx_core.errors import SchedulerError, StoredStateError
 from torchx_core.schedulers import Finding, Verdict
 from torchx_core.schedulers.local.deletion import size_bytes
 from torchx_core.schedulers.local.devices import host_gpus
+from torchx_core.schedulers.local.file_system import check_file_system
 from torchx_core.schedulers.local.host_check import FILES_OF_ITS_OWN, FILES_PER_REPLICA
 from torchx_core.schedulers.local.inotify import Inotify
-from torchx_core.schedulers.local.paths import check_file_system
 from torchx_core.schedulers.local.record import boot_id, read_record
 from torchx_core.supervisor.limits import confine
 

@@ -7,7 +7,7 @@ import resource
 import shutil
 
 from torchx_core.errors import InvalidAppError, InvalidInputError, SubmitFailedError
-from torchx_core.schedulers.local.paths import check_file_system
+from torchx_core.schedulers.local.file_system import check_file_system
 from torchx_core.schedulers.local.request import LocalRequest
 from torchx_core.supervisor.plan import ReplicaPlan
 

@@ -10,8 +10,8 @@ from typing import cast
 
 from torchx_core.schedulers.local.devices import reserve_plan
 from torchx_core.schedulers.local.images import ImageProvider
-from torchx_core.schedulers.local.paths import file_name
 from torchx_core.schedulers.option_values import one_of, seconds
+from torchx_core.schedulers.paths import file_name
 from torchx_core.schedulers.secrets import mask_env
 from torchx_core.specs import AppDef, CfgVal, Role, macros
 from torchx_core.supervisor.plan import LimitMode, LogMode, Plan, ReplicaPlan, encode_plan

@@ -38,10 +38,10 @@ from torchx_core.schedulers.local.inotify import InotifyPool
 from torchx_core.schedulers.local.life import settle
 from torchx_core.schedulers.local.options import local_run_opts
 from torchx_core.schedulers.local.ownership import owned_by, owner_of, set_owner
-from torchx_core.schedulers.local.paths import default_state_dir, file_name, name_of
 from torchx_core.schedulers.local.record import AppRecord, asked_for, encode_record, read_record
 from torchx_core.schedulers.local.request import LocalRequest, render, shown
 from torchx_core.schedulers.option_values import check_grace
+from torchx_core.schedulers.paths import default_state_dir, file_name, name_of
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.records import Json

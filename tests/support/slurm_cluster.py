@@ -1,0 +1,250 @@
+"""A real Slurm cluster of several nodes on this machine, with its own munge key, ports and files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from torchx_core.testing import wait_until
+
+__all__ = ["SlurmCluster", "why_no_cluster"]
+
+_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
+_START_S = 60
+_END_S = 15
+_SCHEDULING = ("bf_interval=1", "sched_interval=5", "sched_min_interval=100000", "batch_sched_delay=0")
+
+
+def why_no_cluster() -> str:
+    """Return why no cluster can be started here; empty when it can."""
+    if os.geteuid() != 0:
+        return "no Slurm cluster: needs root"
+    missing = [name for name in _PROGRAMS if shutil.which(name, path=_path()) is None]
+    return f"no Slurm cluster: needs {', '.join(missing)} (make slurm-cluster)" if missing else ""
+
+
+def _path() -> str:
+    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+
+
+class SlurmCluster:
+    """A controller and some nodes, each a daemon of its own that can be killed.
+
+    Node ``n2`` is ``nodes[1]``. Whoever wants to talk to the cluster needs ``environment``.
+    """
+
+    def __init__(self, root: Path, *, nodes: int = 4) -> None:
+        """Start nothing yet; the root must be a new directory with a short path (sockets)."""
+        self.root = root
+        self.nodes = [f"n{i + 1}" for i in range(nodes)]
+        self._port = _free_ports(nodes + 1)
+        self._started_in = dict(os.environ)  # daemons belong to the cluster, whoever starts them again
+        for name in ("run", "log", "state", "spool"):
+            (root / name).mkdir(parents=True)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Say to every Slurm command which cluster is meant."""
+        return {"SLURM_CONF": str(self.root / "slurm.conf"), "PATH": _path()}
+
+    def start(self) -> None:
+        """Start all daemons and wait until the nodes are idle."""
+        (self.root / "munge.key").write_bytes(os.urandom(1024))
+        (self.root / "munge.key").chmod(0o400)
+        (self.root / "slurm.conf").write_text(self._configuration())
+        self._call(
+            "munged",
+            "--force",
+            f"--key-file={self.root}/munge.key",
+            f"--socket={self.root}/run/munge.sock",
+            f"--pid-file={self._pid_file('munged')}",
+            f"--log-file={self.root}/log/munged.log",
+            f"--seed-file={self.root}/munge.seed",
+        )
+        self.start_controller()
+        for node in self.nodes:
+            self.start_node(node)
+        wait_until(lambda: self._idle() == len(self.nodes), _START_S)
+
+    def start_controller(self) -> None:
+        """Start the controller, perhaps again: it goes on where it was."""
+        self._call("slurmctld")
+
+    def stop_controller(self) -> None:
+        """End the controller; jobs go on."""
+        self._kill("slurmctld", 15)
+
+    @property
+    def controller_runs(self) -> bool:
+        """Whether the controller is up."""
+        return bool(self._pid("slurmctld"))
+
+    def start_node(self, node: str) -> None:
+        """Start a node's daemon."""
+        (self.root / "spool" / node).mkdir(exist_ok=True)
+        self._call("slurmd", "-N", node)
+
+    def kill_node(self, node: str) -> None:
+        """SIGKILL the node's daemon, its step daemons and their tasks, as if its power was cut."""
+        pid = self._pid(f"slurmd.{node}")
+        steps = [p for p in _processes() if f"[{node}" in p[1] or f"slurmd.{node}" in p[1]]
+        doomed = {pid, *(p for p, _ in steps)} - {0}
+        for victim in sorted(doomed | _descendants(doomed)):
+            with suppress(ProcessLookupError):
+                os.kill(victim, 9)
+        self._pid_file(f"slurmd.{node}").unlink(missing_ok=True)
+
+    def call(self, *command: str) -> str:
+        """Run a Slurm command and return what it prints."""
+        return self._call(*command)
+
+    def stop(self) -> None:
+        """End every daemon and every job of this cluster."""
+        with suppress(subprocess.SubprocessError):
+            self._call("scancel", "--user=root", "--full", "--signal=KILL")
+        for name in [*(f"slurmd.{node}" for node in self.nodes), "slurmctld", "munged"]:
+            self._kill(name, 15)
+        for pid, command in _processes():
+            if str(self.root) in command:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, 9)
+
+    def _idle(self) -> int:
+        listed = self._call("sinfo", "--noheader", "--Node", "--format=%N %T")
+        return sum(line.endswith(" idle") for line in listed.splitlines())
+
+    def _call(self, *command: str) -> str:
+        done = subprocess.run(
+            command,
+            env={**self._started_in, **self.environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_START_S,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr}{done.stdout}")
+        return done.stdout
+
+    def _pid_file(self, name: str) -> Path:
+        return self.root / "run" / f"{name}.pid"
+
+    def _pid(self, name: str) -> int:
+        with suppress(OSError, ValueError):
+            return int(self._pid_file(name).read_text())
+        return 0
+
+    def _kill(self, name: str, number: int) -> None:
+        pid = self._pid(name)
+        if not pid:
+            return
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        with suppress(AssertionError):
+            wait_until(lambda: _is_gone(pid), _END_S)
+        if not _is_gone(pid):
+            os.kill(pid, 9)
+            wait_until(lambda: _is_gone(pid), _END_S)
+        self._pid_file(name).unlink(missing_ok=True)
+
+    def _configuration(self) -> str:
+        host = socket.gethostname().partition(".")[0]
+        first, root = self._port, self.root
+        nodes = [
+            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={first + 1 + i}"
+            " CPUs=8 RealMemory=4000 State=UNKNOWN"
+            for i, node in enumerate(self.nodes)
+        ]
+        return "\n".join(
+            [
+                "ClusterName=test",
+                f"SlurmctldHost={host}(127.0.0.1)",
+                f"SlurmctldPort={first}",
+                "SlurmUser=root",
+                "SlurmdUser=root",
+                "AuthType=auth/munge",
+                # A requeue waits until the credential is over: 120 s by default, 6 is the least.
+                f"AuthInfo=socket={root}/run/munge.sock,cred_expire=6",
+                "CredType=cred/munge",
+                f"StateSaveLocation={root}/state",
+                f"SlurmdSpoolDir={root}/spool/%n",
+                f"SlurmctldPidFile={root}/run/slurmctld.pid",
+                f"SlurmdPidFile={root}/run/slurmd.%n.pid",
+                f"SlurmctldLogFile={root}/log/slurmctld.log",
+                f"SlurmdLogFile={root}/log/slurmd.%n.log",
+                "ProctrackType=proctrack/linuxproc",
+                "TaskPlugin=task/none",
+                "MpiDefault=none",
+                "SwitchType=switch/none",
+                "SelectType=select/cons_tres",
+                "SelectTypeParameters=CR_CPU_Memory",
+                "DefMemPerCPU=100",
+                # Heterogeneous jobs are started by the backfill scheduler only.
+                "SchedulerType=sched/backfill",
+                f"SchedulerParameters={','.join(_SCHEDULING)}",
+                "SlurmdParameters=config_overrides",
+                "ReturnToService=2",
+                "KillWait=3",
+                "SlurmdTimeout=10",
+                "SlurmctldTimeout=10",
+                "MessageTimeout=10",
+                "BatchStartTimeout=10",
+                "CompleteWait=0",
+                "MinJobAge=300",
+                "InactiveLimit=0",
+                "JobRequeue=1",
+                "AccountingStorageType=accounting_storage/none",
+                *nodes,
+                f"PartitionName=main Nodes=n[1-{len(nodes)}] Default=YES MaxTime=INFINITE State=UP",
+                "",
+            ]
+        )
+
+
+def _free_ports(count: int) -> int:
+    """Return the first of so many free ports in a row, below those that the system hands out itself."""
+    for first in range(17000 + os.getpid() % 1000 * 10, 32000, count):
+        with suppress(OSError):
+            sockets = [socket.create_server(("127.0.0.1", first + i)) for i in range(count)]
+            for listener in sockets:
+                listener.close()
+            return first
+    raise RuntimeError("no free ports")
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _processes() -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with suppress(OSError):
+                found.append(
+                    (int(folder.name), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                )
+    return found
+
+
+def _descendants(roots: set[int]) -> set[int]:
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with suppress(OSError, IndexError, ValueError):
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found: set[int] = set()
+    fresh = set(roots)
+    while fresh:
+        fresh = {pid for pid, parent in parents.items() if parent in fresh} - found
+        found |= fresh
+    return found

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+
+from torchx_core.schedulers.slurm.decide import Verdict, decide
+from torchx_core.schedulers.slurm.facts import Attempt, Facts, Run, Stop
+from torchx_core.schedulers.slurm.queue import Job
+from torchx_core.schedulers.slurm.record import AppRecord
+from torchx_core.specs import AppState, is_terminal
+
+NOW = 1000.0
+RECORD = AppRecord("/nowhere", {"created_at": 0.0, "replicas": [["w", 0, "/l/0"], ["w", 1, "/l/1"]]})
+
+
+def attempt(code: int | None = None, *, told: bool = False, host: str = "n1", run: int = 0) -> Attempt:
+    """An attempt that ended so, or runs."""
+    return Attempt(number=0, run=run, host=host, started_at=1.0, ended_at=code, code=code, told=told)
+
+
+def facts(
+    *attempts: Attempt | None,
+    stop: Stop | None = None,
+    left: bool = False,
+    job: str | None = "7",
+    runs: int = 1,
+    submitting: bool = False,
+) -> Facts:
+    """What the files of an app of two replicas say."""
+    rows = [[a] if a else [] for a in attempts] or [[], []]
+    return Facts(
+        job_id=job,
+        submitting=submitting,
+        runs=[Run(started_at=1.0, nodes="n[1-2]")] * runs,
+        attempts=rows,
+        restarts=0,
+        stop=stop,
+        all_left=left,
+    )
+
+
+def job(state: str, *, restarts: int = 0, reason: str = "") -> Job:
+    """What Slurm says."""
+    return Job(job_id="7", state=state, nodes="n[1-2]", restarts=restarts, reason=reason)
+
+
+CANCEL = Stop(outcome="CANCELLED", msg="enough", index=-1)
+FAILURE = Stop(outcome="FAILED", msg="", index=1)
+
+
+def over(state: str, msg: str = "") -> Verdict:
+    """How an app stands."""
+    return Verdict(AppState[state], msg)
+
+
+STOPPED = attempt(143, told=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "expected"),
+    [
+        # Its own files say it all.
+        (facts(attempt(0), attempt(0), left=True), None, over("SUCCEEDED")),
+        (facts(attempt(0), attempt(0), left=True), job("RUNNING"), over("SUCCEEDED")),
+        (
+            facts(STOPPED, attempt(7), stop=FAILURE, left=True),
+            None,
+            over("FAILED", "w/1 failed: exit code 7"),
+        ),
+        (facts(STOPPED, attempt(0), stop=CANCEL, left=True), None, over("CANCELLED", "enough")),
+        # It is not over.
+        (
+            facts(runs=0),
+            job("PENDING", reason="Resources"),
+            over("PENDING", "waiting in Slurm's queue: Resources"),
+        ),
+        (facts(attempt(), attempt()), job("RUNNING"), over("RUNNING")),
+        (facts(attempt(), attempt(), stop=CANCEL), job("RUNNING"), over("RUNNING", "stopping: enough")),
+        (
+            facts(attempt(), attempt()),
+            None,
+            over("FAILED", "w/0 failed: nobody saw its end; Slurm no longer lists its job"),
+        ),
+        # Slurm's answer is older than what the files say, or the job waits again after a requeue.
+        (facts(attempt(), attempt()), job("PENDING"), over("RUNNING")),
+        (facts(attempt(), attempt()), job("PENDING", restarts=1), over("PENDING")),
+        # State first, exit code second.
+        (
+            facts(attempt(host="n1"), attempt(0, host="n2")),
+            job("NODE_FAIL"),
+            over("FAILED", "node n1 failed"),
+        ),
+        (facts(attempt(), attempt()), job("TIMEOUT"), over("FAILED", "the job ran into Slurm's time limit")),
+        (facts(STOPPED, attempt()), job("CANCELLED"), over("CANCELLED", "job 7 was cancelled in Slurm")),
+        (
+            facts(attempt(0), attempt(137)),
+            job("FAILED"),
+            over("FAILED", "w/1 failed: killed by SIGKILL; Slurm says FAILED"),
+        ),
+        (facts(attempt(0), attempt(0)), job("COMPLETED"), over("SUCCEEDED")),
+        (
+            facts(attempt(0), None),
+            job("COMPLETED"),
+            over("FAILED", "w/1 failed: did not start; Slurm says COMPLETED"),
+        ),
+        (facts(stop=CANCEL, runs=0), job("CANCELLED"), over("CANCELLED", "enough")),
+        # Its submitter died on the way.
+        (
+            facts(job=None, runs=0),
+            None,
+            over("FAILED", "its submitter ended before the job was handed to Slurm; submit it again"),
+        ),
+    ],
+)
+def test_how_an_app_stands(files: Facts, said: Job | None, expected: Verdict) -> None:
+    """Told from its files and, where they are silent, from Slurm's answer."""
+    assert decide(RECORD, files, said, listed_for_s=0.0, now=NOW) == expected
+
+
+@pytest.mark.parametrize("files", [facts(runs=0), facts(job=None, runs=0), facts(attempt(), attempt())])
+def test_a_controller_that_is_away_ends_nothing(files: Facts) -> None:
+    """Whatever its files say, an app is not over because Slurm does not answer."""
+    assert not is_terminal(decide(RECORD, files, None, listed_for_s=None, now=NOW).state)
+
+
+def test_a_submit_that_takes_long_is_waited_for() -> None:
+    """Its controller may be slow; it is not dead."""
+    files = facts(job=None, runs=0, submitting=True)
+    assert decide(RECORD, files, None, listed_for_s=0.0, now=NOW).state is AppState.SUBMITTED
+
+
+@pytest.mark.parametrize("files", [facts(runs=0), facts(job=None, runs=0)])
+def test_a_job_that_slurm_does_not_list_yet_is_waited_for(files: Facts) -> None:
+    """A moment after it was submitted."""
+    young = AppRecord("/nowhere", {**RECORD.content, "created_at": NOW - 1})
+    assert decide(young, files, None, listed_for_s=0.0, now=NOW).state in {
+        AppState.SUBMITTED,
+        AppState.PENDING,
+    }

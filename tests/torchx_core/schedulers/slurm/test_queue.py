@@ -1,0 +1,140 @@
+"""Asking Slurm: a program named squeue stands in for it, where the answers of other versions matter."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from torchx_core.errors import SchedulerError
+from torchx_core.schedulers.slurm.queue import INTERVAL_S, Job, JobQueue, is_over, is_waiting
+from torchx_core.testing import wait_until
+
+OLD = {"job_id": 7, "job_state": "RUNNING", "comment": "torchx:s/a:1", "nodes": "n1", "restart_cnt": 1}
+NEW = {
+    "job_id": 7,
+    "job_state": ["RUNNING"],
+    "comment": "torchx:s/a:1",
+    "nodes": "n1",
+    "restart_cnt": {"set": True, "infinite": False, "number": 1},
+    "het_job_id": {"set": True, "infinite": False, "number": 0},
+}
+
+
+@pytest.fixture
+def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Return a function that makes `squeue` do what a shell script says; it notes when it was asked."""
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    def make(script: str) -> Path:
+        asked = tmp_path / "asked"
+        program = tmp_path / "squeue"
+        program.write_text(f"#!/bin/sh\ndate +%s.%N >>{asked}\n{script}\n")
+        program.chmod(0o755)
+        return asked
+
+    return make
+
+
+def _answer(*rows: object) -> str:
+    return f"echo '{json.dumps({'jobs': rows})}'"
+
+
+@pytest.mark.parametrize("row", [OLD, NEW], ids=["22.05", "newer"])
+def test_every_version_is_understood(row: object, squeue: Callable[[str], Path]) -> None:
+    """Newer ones wrap numbers, and give a list of states."""
+    squeue(_answer(row))
+    jobs = JobQueue().ask().jobs
+    assert jobs == {"7": Job(job_id="7", state="RUNNING", comment="torchx:s/a:1", nodes="n1", restarts=1)}
+
+
+def test_the_components_of_a_job_are_one_job(squeue: Callable[[str], Path]) -> None:
+    """It runs as long as one of them does, and what went wrong with one went wrong with it."""
+    first = {**OLD, "het_job_id": 7, "job_state": "COMPLETED"}
+    second = {**OLD, "job_id": 8, "het_job_id": 7, "job_state": "RUNNING", "comment": "", "nodes": "n2"}
+    squeue(_answer(first, second))
+    job = JobQueue().ask().jobs["7"]
+    assert (job.state, job.nodes, job.comment) == ("RUNNING", "n1,n2", "torchx:s/a:1")
+    squeue(_answer(first, {**second, "job_state": "NODE_FAIL"}))
+    assert JobQueue().ask().jobs["7"].state == "NODE_FAIL"
+
+
+def test_it_is_asked_at_most_once_a_second(squeue: Callable[[str], Path]) -> None:
+    """However many follow, however often they look."""
+    asked = squeue(_answer(OLD))
+    queue = JobQueue()
+    for _ in range(500):
+        queue.join()
+
+    def answered() -> bool:
+        for _ in range(500):
+            queue.poll()
+        return asked.exists() and asked.read_text().count("\n") >= 3
+
+    wait_until(answered, 60)
+    for _ in range(500):
+        queue.leave()
+    times = [float(line) for line in asked.read_text().split()]
+    assert min(later - earlier for earlier, later in pairwise(times)) > 0.9 * INTERVAL_S
+
+
+def test_looking_never_waits(squeue: Callable[[str], Path]) -> None:
+    """A controller that does not answer holds nobody up; when nobody follows, no question is left."""
+    squeue("exec sleep 600")
+    queue = JobQueue()
+    queue.join()
+    before = time.monotonic()
+    assert queue.poll().jobs == {}
+    queue.leave()
+    assert time.monotonic() - before < 60
+
+
+@pytest.mark.parametrize(
+    ("said", "retryable"),
+    [
+        ("squeue: error: slurm_load_jobs error: Unable to contact slurm controller (connect failure)", True),
+        ("squeue: error: Invalid user", False),
+    ],
+)
+def test_what_it_says_when_it_fails(said: str, *, retryable: bool, squeue: Callable[[str], Path]) -> None:
+    """Its own words; a controller that is away may be back."""
+    squeue(f"echo '{said}' >&2; exit 1")
+    with pytest.raises(SchedulerError, match=said.removeprefix("squeue: error: ").split(" (")[0]) as caught:
+        JobQueue().ask()
+    assert caught.value.retryable is retryable
+
+
+def test_an_answer_that_is_none_costs_one_question(squeue: Callable[[str], Path]) -> None:
+    """It is asked again, and the last good answer stands meanwhile."""
+    asked = squeue("echo torn")
+    queue = JobQueue()
+    queue.join()
+
+    def asked_twice() -> bool:
+        queue.poll()
+        return asked.exists() and asked.read_text().count("\n") >= 2
+
+    wait_until(asked_twice, 60)
+    squeue(_answer(OLD))
+    assert wait_until(lambda: queue.poll().jobs, 60)
+    queue.leave()
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("PENDING", (True, False)),
+        ("RUNNING", (False, False)),
+        ("COMPLETING", (False, False)),
+        ("FAILED", (False, True)),
+    ],
+)
+def test_states(state: str, expected: tuple[bool, bool]) -> None:
+    """Waiting, on nodes, over."""
+    job = Job(job_id="1", state=state)
+    assert (is_waiting(job), is_over(job)) == expected

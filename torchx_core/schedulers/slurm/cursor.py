@@ -1,0 +1,90 @@
+"""A place in an app's event stream, as a string that may be kept anywhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import cast
+
+from torchx_core.errors import InvalidCursorError
+
+__all__ = ["AppPlace", "ReplicaPlace", "decode_cursor", "encode_cursor"]
+
+_VERSION = 1
+_DONE = "done"
+
+
+@dataclass(slots=True)
+class ReplicaPlace:
+    """What was said of one replica."""
+
+    attempt: int = 0
+    started: bool = False
+    """Whether the attempt's start was said."""
+    ended: bool = False
+    """Whether its end was said."""
+    runs: int = 0
+    """How many runs of lines."""
+    offset: int = 0
+    """Where the last of them ends in ``combined.log``."""
+    reports: int = 0
+    """How many bytes of the report file."""
+
+
+@dataclass(slots=True)
+class AppPlace:
+    """What was said of an app."""
+
+    begun: bool = False
+    done: bool = False
+    replicas: dict[int, ReplicaPlace] = field(default_factory=dict[int, ReplicaPlace])
+    """By index."""
+
+
+def encode_cursor(incarnation: str, place: AppPlace) -> str:
+    """Return the cursor of a place in the stream of one app."""
+    rows = {
+        str(i): [p.attempt, int(p.started), int(p.ended), p.runs, p.offset, p.reports]
+        for i, p in place.replicas.items()
+        if p != ReplicaPlace()
+    }
+    at = _DONE if place.done else {"begun": int(place.begun), "replicas": rows}
+    return json.dumps({"v": _VERSION, "app": incarnation, "at": at}, separators=(",", ":"))
+
+
+def decode_cursor(cursor: str, incarnation: str) -> AppPlace:
+    """Return the place.
+
+    Raises:
+        InvalidCursorError: It is no cursor, or another app's.
+    """
+    try:
+        value = cast("object", json.loads(cursor))
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidCursorError(cursor, "not a JSON object")
+    fields = cast("dict[str, object]", value)
+    if fields.get("v") != _VERSION:
+        raise InvalidCursorError(cursor, f"its version is not {_VERSION}")
+    if fields.get("app") != incarnation:
+        raise InvalidCursorError(cursor, "it belongs to another app, or to an earlier one of the same id")
+    try:
+        return _load(fields["at"])
+    except (AttributeError, KeyError, TypeError, ValueError) as err:
+        raise InvalidCursorError(cursor, "it points nowhere") from err
+
+
+def _load(at: object) -> AppPlace:
+    if at == _DONE:
+        return AppPlace(begun=True, done=True)
+    fields = cast("dict[str, object]", at)
+    rows = cast("dict[str, list[object]]", fields["replicas"])
+    return AppPlace(begun=bool(fields["begun"]), replicas={int(i): _replica(row) for i, row in rows.items()})
+
+
+def _replica(row: list[object]) -> ReplicaPlace:
+    attempt, started, ended, runs, offset, reports = cast("list[int]", row)
+    if not all(isinstance(value, int) and value >= 0 for value in row):
+        raise ValueError(row)
+    return ReplicaPlace(attempt, bool(started), bool(ended), runs, offset, reports)

@@ -1,0 +1,200 @@
+"""What the nodes wrote into the app's directory, read as it is at this moment."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import cast
+
+from torchx_core.schedulers.slurm.record import JOB, STOP, SUBMIT_LOCK, AppRecord
+from torchx_core.supervisor.records import Json, read_json
+
+__all__ = ["Attempt", "Facts", "Run", "Stop", "error_of", "last_result", "read_attempt", "read_facts"]
+
+_MAX_ERROR_FILE = 1 << 18
+"""Bytes; every status carries the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One start of one replica."""
+
+    number: int
+    run: int
+    host: str
+    started_at: float
+    ended_at: float | None = None
+    code: int | None = None
+    """As a shell has it, 128 and more for signals; None when it has not ended, or nobody saw it."""
+    told: bool = False
+    """It ended after it was told to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of the job; there is another after each requeue."""
+
+    started_at: float
+    nodes: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Why the app ends."""
+
+    outcome: str
+    msg: str
+    index: int
+    """The replica whose failure it is, or -1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """How the app stands, as its own files have it."""
+
+    job_id: str | None
+    submitting: bool
+    """Whether somebody is about to hand the job to Slurm."""
+    runs: Sequence[Run]
+    attempts: Sequence[Sequence[Attempt]]
+    """By the replica's index."""
+    restarts: int
+    """How often several replicas were started again together."""
+    stop: Stop | None
+    all_left: bool
+    """Whether every task of the latest run has come to its end."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the job has ever run."""
+        return bool(self.runs)
+
+    @property
+    def num_restarts(self) -> int:
+        """How often something was started again: by Slurm, by a policy for several, or one replica alone."""
+        together = len(self.runs[1:]) + self.restarts
+        alone = [max(0, len(attempts) - 1 - together) for attempts in self.attempts]
+        return together + sum(alone)
+
+
+def read_facts(record: AppRecord) -> Facts:
+    """Read everything."""
+    runs = list(_runs(record))
+    job_id = job_id_of(record)
+    return Facts(
+        job_id=job_id,
+        submitting=job_id is None and _is_locked(record),
+        runs=runs,
+        attempts=[list(_attempts(replica.log_dir)) for replica in record.replicas],
+        restarts=_count(record, "restart.{}.json"),
+        stop=_stop(record),
+        all_left=bool(runs) and _left(record, len(runs) - 1) == len(record.replicas),
+    )
+
+
+def job_id_of(record: AppRecord) -> str | None:
+    """Return the id of the app's job, as far as it is settled which it is."""
+    job = record.read(JOB)
+    return str(job["job_id"]) if job else None
+
+
+def read_attempt(log_dir: str, number: int) -> Attempt | None:
+    """Return what is known of an attempt; None when it has not started."""
+    start = read_json(os.path.join(log_dir, str(number), "start.json"))
+    if start is None:
+        return None
+    end = read_json(os.path.join(log_dir, str(number), "end.json")) or {}
+    return Attempt(
+        number=number,
+        run=cast("int", start["run"]),
+        host=str(start["host"]),
+        started_at=cast("float", start["time"]),
+        ended_at=cast("float | None", end.get("time")),
+        code=cast("int | None", end.get("code")),
+        told=bool(end.get("told")),
+    )
+
+
+def error_of(log_dir: str, number: int) -> str:
+    """Return the error file of an attempt, if it is JSON."""
+    try:
+        with open(os.path.join(log_dir, str(number), "error.json"), "rb") as file:
+            data = file.read(_MAX_ERROR_FILE + 1)
+        json.loads(data)
+    except (OSError, ValueError, RecursionError):
+        return ""
+    return data.decode("utf-8", "replace") if len(data) <= _MAX_ERROR_FILE else ""
+
+
+def last_result(record: AppRecord) -> object:
+    """Return the last result that any replica reported, or None; the file written last counts."""
+    files: list[tuple[float, str]] = []
+    for replica in record.replicas:
+        for attempt in _attempts(replica.log_dir):
+            path = os.path.join(replica.log_dir, str(attempt.number), "reports.jsonl")
+            with suppress(OSError):
+                files.append((os.stat(path).st_mtime, path))
+    result: object = None
+    for _, path in sorted(files):
+        for report in _reports(path):
+            if report.get("type") == "result":
+                result = report.get("value")
+    return result
+
+
+def _reports(path: str) -> Iterator[Json]:
+    with open(path, "rb") as file:
+        for line in file:
+            with suppress(ValueError, RecursionError):
+                value = cast("object", json.loads(line))
+                if isinstance(value, dict):
+                    yield cast("Json", value)
+
+
+def _attempts(log_dir: str) -> Iterator[Attempt]:
+    number = 0
+    while attempt := read_attempt(log_dir, number):
+        yield attempt
+        number += 1
+
+
+def _is_locked(record: AppRecord) -> bool:
+    with open(record.path(SUBMIT_LOCK), "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _runs(record: AppRecord) -> Iterator[Run]:
+    number = 0
+    while run := record.read(f"run.{number}.json"):
+        yield Run(started_at=cast("float", run["time"]), nodes=str(run["nodes"]))
+        number += 1
+
+
+def _count(record: AppRecord, pattern: str) -> int:
+    number = 0
+    while os.path.exists(record.path(pattern.format(number))):
+        number += 1
+    return number
+
+
+def _stop(record: AppRecord) -> Stop | None:
+    stop = record.read(STOP)
+    if stop is None:
+        return None
+    return Stop(outcome=str(stop["outcome"]), msg=str(stop["msg"]), index=cast("int", stop["index"]))
+
+
+def _left(record: AppRecord, run: int) -> int:
+    try:
+        names = os.listdir(record.path("left"))
+    except FileNotFoundError:
+        return 0
+    return sum(name.startswith(f"{run}.") and name.count(".") == 1 for name in names)

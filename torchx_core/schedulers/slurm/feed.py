@@ -1,0 +1,207 @@
+"""Follows one app over the shared file system; asks Slurm only what the files do not say."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+
+from torchx_core.errors import UnknownAppException
+from torchx_core.schedulers.events import AppEvent, Batch, ReplicaChanged, StateChanged
+from torchx_core.schedulers.responses import FollowOptions
+from torchx_core.schedulers.scheduler import EventFeed
+from torchx_core.schedulers.slurm.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
+from torchx_core.schedulers.slurm.exits import exit_of
+from torchx_core.schedulers.slurm.facts import Attempt, read_attempt
+from torchx_core.schedulers.slurm.queue import JobQueue
+from torchx_core.schedulers.slurm.record import LEASE, AppRecord, Planned
+from torchx_core.schedulers.slurm.replica_log import read_lines, read_reports
+from torchx_core.schedulers.slurm.settle import Standing, exists, look
+from torchx_core.schedulers.slurm.view import replica_state
+from torchx_core.specs import AppState
+
+__all__ = ["SlurmFeed"]
+
+_SHORTEST_S, _LONGEST_S = 0.05, 1.0
+"""How long the files are left alone: the longer the quieter the app is."""
+_LOOK_EVERY_S = 1.0
+"""How often it is asked whether the app is over, while nothing happens."""
+_RENEWALS_PER_LEASE = 4
+
+
+class SlurmFeed(EventFeed):
+    """One reader's place in one app's stream."""
+
+    def __init__(
+        self, record: AppRecord, app_handle: str, cursor: str | None, options: FollowOptions, queue: JobQueue
+    ) -> None:
+        """Read nothing yet.
+
+        Raises:
+            InvalidCursorError: The cursor is not one of this app's.
+        """
+        self._record = record
+        self._handle = app_handle
+        self._place = AppPlace() if cursor is None else decode_cursor(cursor, record.incarnation)
+        self._options = options
+        self._queue = queue
+        self._wanted = [
+            (i, planned)
+            for i, planned in enumerate(record.replicas)
+            if options.roles is None or planned.role in options.roles
+        ]
+        self._began = time.monotonic()
+        self._pause = _SHORTEST_S
+        self._renew_at = 0.0
+        self._look_at = 0.0
+        self._joined = False
+
+    @property
+    def cursor(self) -> str:
+        """The place right after the last batch."""
+        return encode_cursor(self._record.incarnation, self._place)
+
+    @property
+    def done(self) -> bool:
+        """Whether the terminal event has been returned."""
+        return self._place.done
+
+    def poll(self) -> Batch | None:
+        """Return the next events, or None."""
+        if self.done:
+            return None
+        if not exists(self._record):
+            raise UnknownAppException(self._handle)
+        self._join()
+        self._renew()
+        events = list(self._news(None))
+        if not events and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + min(self._pause, _LOOK_EVERY_S)
+            events = self._last_news()
+        if not events:
+            self._pause = min(1.5 * self._pause, _LONGEST_S)
+            return None
+        self._pause = _SHORTEST_S
+        return Batch(events=tuple(events), cursor=self.cursor)
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Leave the files alone for a while."""
+        time.sleep(self._patience(timeout_s))  # noqa: TID251  (nothing tells of news on a shared file system)
+
+    async def wait_async(self, timeout_s: float | None) -> None:
+        """Do the same on the event loop."""
+        await asyncio.sleep(self._patience(timeout_s))
+
+    def close(self) -> None:
+        """Ask Slurm nothing more."""
+        if self._joined:
+            self._joined = False
+            self._queue.leave()
+
+    def _join(self) -> None:
+        if not self._joined:
+            self._joined = True
+            self._queue.join()
+
+    def _patience(self, timeout_s: float | None) -> float:
+        return self._pause if timeout_s is None else min(timeout_s, self._pause)
+
+    def _last_news(self) -> list[AppEvent]:
+        """Return what comes once the app is over: the rest of its output, then its end."""
+        standing = look(self._record, self._queue, asked_after=self._began)
+        if standing.ended_at is None:
+            return []
+        events = list(self._news(standing))
+        if events:
+            return events  # perhaps not all of it: one batch after the other
+        self._place.done = True
+        last = StateChanged(
+            state=standing.state, time=standing.ended_at, msg=standing.status.msg, status=standing.status
+        )
+        return [last]
+
+    def _news(self, over: Standing | None) -> Iterator[AppEvent]:
+        """Yield what is new; once the app is over also the end of those whose end nobody saw."""
+        if not self._place.begun:
+            run = self._record.read("run.0.json")
+            if run is None:
+                return
+            self._place.begun = True
+            yield StateChanged(state=AppState.RUNNING, time=float(str(run["time"])))
+        for index, planned in self._wanted:
+            place = self._place.replicas.setdefault(index, ReplicaPlace())
+            yield from self._news_of(planned, place, over.attempts[index] if over else None)
+
+    def _news_of(
+        self, planned: Planned, place: ReplicaPlace, known: list[Attempt] | None
+    ) -> Iterator[AppEvent]:
+        while True:
+            attempt = _find(known, planned, place.attempt)
+            if attempt is None:
+                return
+            if not place.started:
+                place.started = True
+                yield _changed(planned, attempt, AppState.RUNNING, attempt.started_at)
+            later = _find(known, planned, place.attempt + 1) is not None
+            closed = attempt.code is not None or later or known is not None  # asked before its output is read
+            before = place.runs, place.reports
+            yield from self._output(planned, place, attempt)
+            if not closed or (place.runs, place.reports) != before:
+                return
+            if not place.ended:
+                place.ended = True
+                yield _end(planned, attempt)
+            if not later:
+                return
+            self._place_next(place)
+
+    @staticmethod
+    def _place_next(place: ReplicaPlace) -> None:
+        place.attempt += 1
+        place.started = place.ended = False
+        place.runs = place.offset = place.reports = 0
+
+    def _output(self, planned: Planned, place: ReplicaPlace, attempt: Attempt) -> Iterator[AppEvent]:
+        if self._options.logs:
+            yield from read_lines(planned, place, self._options.streams, self._options.batch_bytes)
+        yield from read_reports(planned, place, attempt.started_at)
+
+    def _renew(self) -> None:
+        lease_s = self._record.lease_s
+        if lease_s is None or time.monotonic() < self._renew_at:
+            return
+        self._renew_at = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
+        path = self._record.path(LEASE)
+        temporary = f"{path}.{os.urandom(4).hex()}"
+        with open(temporary, "wb") as file:
+            file.write(os.urandom(8).hex().encode())
+        os.replace(temporary, path)
+
+
+def _find(known: list[Attempt] | None, planned: Planned, number: int) -> Attempt | None:
+    """Return an attempt: as it is now, or as the app's last record has it."""
+    if known is None:
+        return read_attempt(planned.log_dir, number)
+    return known[number] if number < len(known) else None
+
+
+def _changed(
+    planned: Planned, attempt: Attempt, state: AppState, at: float, code: int | None = None
+) -> ReplicaChanged:
+    exit_code, signal = exit_of(code)
+    return ReplicaChanged(
+        role=planned.role,
+        replica=planned.replica,
+        attempt=attempt.number,
+        state=state,
+        time=at,
+        exit_code=exit_code,
+        signal=signal,
+    )
+
+
+def _end(planned: Planned, attempt: Attempt) -> ReplicaChanged:
+    state = replica_state(attempt, over=True)
+    at = attempt.started_at if attempt.ended_at is None else attempt.ended_at
+    return _changed(planned, attempt, state, at, attempt.code)

@@ -1,0 +1,58 @@
+"""The options of the Slurm scheduler."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torchx_core.specs import runopts
+
+__all__ = ["SBATCH_TEXTS", "slurm_run_opts"]
+
+SBATCH_TEXTS: Final = {
+    "partition": "partition to run in",
+    "account": "account to charge",
+    "qos": "quality of service",
+    "time": "longest run time, as sbatch takes it: minutes, or days-hours:minutes:seconds",
+    "constraint": "features that the nodes must have",
+    "nodelist": "nodes to use",
+    "exclude": "nodes not to use",
+    "reservation": "reservation to run in",
+    "mail-user": "whom Slurm mails",
+    "mail-type": "about what: BEGIN, END, FAIL, REQUEUE, ALL",
+}
+"""Options that sbatch has by the same name, each with a text as its value."""
+
+
+def slurm_run_opts() -> runopts:
+    """Return the schema; partition, account, time, comment, constraint, mail and job_dir are TorchX's."""
+    opts = runopts()
+    for name, text in SBATCH_TEXTS.items():
+        opts.add(name, type_=str, help=text)
+    opts.add("comment", type_=str, help="comment on the job, behind the app's own")
+    opts.add("job_dir", type_=str, help="working directory of the replicas; default: that of the submitter")
+    opts.add(
+        "nomem", type_=bool, default=False, help="do not ask for memory: for clusters that do not track it"
+    )
+    opts.add(
+        "replicas_per_node",
+        type_=int,
+        default=1,
+        help="how many replicas of a role may share a node (at most)",
+    )
+    opts.add("requeue", type_=bool, default=True, help="let Slurm start the job again when a node is lost")
+    opts.add(
+        "python", type_=str, default="python3", help="Python 3.7 or newer on the nodes, for our own script"
+    )
+    opts.add(
+        "log_dir", type_=str, help="directory for the replicas' log files; default: beside the app's record"
+    )
+    opts.add(
+        "grace_s",
+        type_=float,
+        default=10.0,
+        help="seconds between SIGTERM and SIGKILL when the app is stopped",
+    )
+    opts.add("timeout_s", type_=float, help="cancel the app when it has run for that many seconds")
+    opts.add("deadline", type_=float, help="cancel the app at that time, in seconds since the epoch")
+    opts.add("lease_s", type_=float, help="cancel the app when nobody followed it for that many seconds")
+    return opts

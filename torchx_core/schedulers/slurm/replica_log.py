@@ -1,0 +1,120 @@
+"""Reads what one attempt of one replica wrote, from a place in it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, NamedTuple, cast
+
+from torchx_core.schedulers.events import LogLines, Metric, Progress, Result
+from torchx_core.schedulers.responses import Stream
+from torchx_core.schedulers.slurm.cursor import ReplicaPlace
+from torchx_core.schedulers.slurm.record import Planned
+from torchx_core.schedulers.slurm.shim import RECORD
+from torchx_core.supervisor.reports import BadReport, parse_report
+
+__all__ = ["read_lines", "read_reports"]
+
+logger: Final = logging.getLogger(__name__)
+
+_NAMES: Final[Mapping[int, Literal["stdout", "stderr"]]] = {1: "stdout", 2: "stderr"}
+_WANTED: Final = {Stream.STDOUT: (1,), Stream.STDERR: (2,), Stream.COMBINED: (1, 2)}
+
+
+class _Run(NamedTuple):
+    time: float
+    end: int
+    stream: int
+    eol: bool
+
+
+def read_lines(planned: Planned, place: ReplicaPlace, streams: Stream, budget: int) -> Iterator[LogLines]:
+    """Yield what follows the place, about so many bytes of it, and move the place along.
+
+    What the file system does not show yet, though the index has it, comes the next time.
+    """
+    folder = os.path.join(planned.log_dir, str(place.attempt))
+    runs = _runs(os.path.join(folder, "index"), place.runs, place.offset, budget)
+    if not runs:
+        return
+    data = _read(os.path.join(folder, "combined.log"), place.offset, runs[-1].end - place.offset)
+    start = place.offset
+    for run in runs:
+        text = data[place.offset - start : run.end - start]
+        if len(text) < run.end - place.offset:
+            return
+        place.runs, place.offset = place.runs + 1, run.end
+        if run.stream in _WANTED[streams]:
+            yield _lines(planned, place.attempt, run, text)
+
+
+def read_reports(
+    planned: Planned, place: ReplicaPlace, began_at: float
+) -> Iterator[Progress | Metric | Result]:
+    """Yield the reports that follow the place, and move the place along; what is none is logged."""
+    path = os.path.join(planned.log_dir, str(place.attempt), "reports.jsonl")
+    whole, newline, _ = _read(path, place.reports, -1).rpartition(b"\n")
+    place.reports += len(whole) + len(newline)
+    for line in whole.splitlines():
+        if not line.strip():
+            continue
+        try:
+            report = parse_report(line)
+        except BadReport as err:
+            logger.warning("replica %s/%d: not a report: %s", planned.role, planned.replica, err)
+        else:
+            yield _event(planned, place.attempt, report, began_at)
+
+
+def _runs(path: str, number: int, offset: int, budget: int) -> list[_Run]:
+    data = _read(path, number * RECORD.size, _MOST * RECORD.size)
+    runs: list[_Run] = []
+    for fields in RECORD.iter_unpack(data[: len(data) - len(data) % RECORD.size]):
+        time, end, stream, eol = cast("tuple[float, int, int, int]", fields)
+        if runs and end - offset > budget:
+            break
+        runs.append(_Run(time, end, stream, bool(eol)))
+    return runs
+
+
+_MOST: Final = 4096
+"""Runs read at once."""
+
+
+def _lines(planned: Planned, attempt: int, run: _Run, data: bytes) -> LogLines:
+    text = data.decode("utf-8", "replace")
+    lines = text[:-1].split("\n") if run.eol else text.split("\n")
+    return LogLines(
+        planned.role, planned.replica, attempt, _NAMES[run.stream], tuple(lines), run.time, run.eol
+    )
+
+
+def _event(
+    planned: Planned, attempt: int, report: Mapping[str, object], at: float
+) -> Progress | Metric | Result:
+    role, replica = planned.role, planned.replica
+    match report["type"]:
+        case "progress":
+            fraction, message = cast("float", report["fraction"]), cast("str", report["message"])
+            return Progress(
+                role=role, replica=replica, attempt=attempt, fraction=fraction, message=message, time=at
+            )
+        case "metric":
+            name, value = cast("str", report["name"]), cast("float", report["value"])
+            step = cast("int | None", report["step"])
+            return Metric(
+                role=role, replica=replica, attempt=attempt, name=name, value=value, step=step, time=at
+            )
+        case _:
+            return Result(role=role, replica=replica, attempt=attempt, value=report["value"], time=at)
+
+
+def _read(path: str, offset: int, size: int) -> bytes:
+    """Return that part of the file; less when there is less, nothing when there is no file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,170 @@
+"""Renders an app into what sbatch is given: a pure function of the app and its options.
+
+No value of the app or of an option is ever seen by a shell: the batch script is a fixed text, what a replica
+runs is read from ``plan.json`` by our own program, and options are words of sbatch's command line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import cast
+
+from torchx_core.schedulers.option_values import count, seconds
+from torchx_core.schedulers.secrets import mask_env
+from torchx_core.schedulers.slurm.options import SBATCH_TEXTS
+from torchx_core.schedulers.slurm.record import PLAN, SCRIPT, SHIM, Planned
+from torchx_core.specs import AppDef, CfgVal, InvalidRunConfigException, Role, macros, make_app_handle
+from torchx_core.supervisor.records import Json
+
+__all__ = ["SlurmRequest", "render"]
+
+RANK0_ENV = "TORCHX_RANK0_HOST"
+
+
+@dataclass
+class SlurmRequest:
+    """What is submitted; may be changed before it is scheduled."""
+
+    app_id: str
+    app_dir: str
+    """The app's record, on a file system that submitter and nodes share."""
+    app: AppDef
+    cfg: Mapping[str, CfgVal]
+    incarnation: str
+    comment: str
+    sbatch: list[str]
+    """The command line."""
+    script: str
+    plan: Json
+    """What the nodes run."""
+
+    @property
+    def replicas(self) -> list[Planned]:
+        """All replicas, in the order of the roles."""
+        rows = cast("list[Json]", self.plan["replicas"])
+        return [Planned(str(r["role"]), cast("int", r["replica"]), str(r["log_dir"])) for r in rows]
+
+    def __str__(self) -> str:
+        """Show it for people; values that look secret are masked."""
+        plan = dict(self.plan)
+        rows = cast("list[Json]", plan["replicas"])
+        plan["replicas"] = [{**row, "env": mask_env(cast("dict[str, str]", row["env"]))} for row in rows]
+        return "\n".join([shlex.join(self.sbatch), "", self.script, f"# {PLAN}", json.dumps(plan, indent=2)])
+
+
+def render(
+    app: AppDef, cfg: Mapping[str, CfgVal], *, app_id: str, app_dir: str, session: str, cwd: str
+) -> SlurmRequest:
+    """Return the request.
+
+    Args:
+        app: The app.
+        cfg: Resolved options.
+        app_id: Its id.
+        app_dir: Where its record will lie.
+        session: Its session.
+        cwd: Where the submitter is.
+
+    Raises:
+        InvalidAppError: Slurm cannot run it.
+        InvalidRunConfigException: An option's value is not allowed.
+    """
+    for name, value in cfg.items():
+        if isinstance(value, str) and any(ord(letter) < ord(" ") for letter in value):
+            raise InvalidRunConfigException(f"{name} must be one line of plain text: {value!r}", name, cfg)
+    incarnation = os.urandom(8).hex()
+    comment = f"torchx:{session}/{app_id}:{incarnation}"
+    components = [_component(role, cfg) for role in app.roles]
+    sbatch = ["sbatch", "--parsable", *_common(app_id, app_dir, comment, cfg), *components[0]]
+    for component in components[1:]:
+        sbatch += [":", *component]
+    sbatch.append(os.path.join(app_dir, SCRIPT))
+    return SlurmRequest(
+        app_id=app_id,
+        app_dir=app_dir,
+        app=app,
+        cfg=cfg,
+        incarnation=incarnation,
+        comment=comment,
+        sbatch=sbatch,
+        script=_script(app_dir, str(cfg["python"])),
+        plan=_plan(app, cfg, app_id=app_id, app_dir=app_dir, session=session, cwd=cwd),
+    )
+
+
+def _common(app_id: str, app_dir: str, comment: str, cfg: Mapping[str, CfgVal]) -> list[str]:
+    return [
+        f"--job-name={app_id}",
+        f"--comment={comment} {cfg['comment']}" if cfg.get("comment") else f"--comment={comment}",
+        f"--output={app_dir}/slurm.log".replace("%", "%%"),
+        "--open-mode=append",
+        "--requeue" if cfg["requeue"] else "--no-requeue",
+        "--export=ALL",
+    ]
+
+
+def _component(role: Role, cfg: Mapping[str, CfgVal]) -> list[str]:
+    """Return the options of a role's component of the job."""
+    per_node = min(role.num_replicas, max(1, count(cfg, "replicas_per_node") or 1))
+    resource = role.resource
+    options = [
+        f"--nodes={ceil(role.num_replicas / per_node)}",
+        f"--ntasks={role.num_replicas}",
+        f"--ntasks-per-node={per_node}",
+        f"--cpus-per-task={max(1, resource.cpu)}",
+    ]
+    if resource.memMB > 0 and not cfg["nomem"]:
+        options.append(f"--mem={resource.memMB * per_node}M")
+    if resource.gpu > 0:
+        options.append(f"--gres=gpu:{resource.gpu * per_node}")
+    return options + [f"--{name}={cfg[name]}" for name in SBATCH_TEXTS if cfg.get(name)]
+
+
+def _script(app_dir: str, python: str) -> str:
+    lead = shlex.join([python, os.path.join(app_dir, SHIM), "lead", app_dir])
+    return f"#!/bin/sh\nexec {lead}\n"
+
+
+def _plan(
+    app: AppDef, cfg: Mapping[str, CfgVal], *, app_id: str, app_dir: str, session: str, cwd: str
+) -> Json:
+    log_root = os.path.join(app_dir, "log")
+    if cfg.get("log_dir"):
+        log_root = os.path.join(os.path.abspath(os.path.expanduser(str(cfg["log_dir"]))), app_id)
+    directory = os.path.abspath(os.path.expanduser(str(cfg["job_dir"]))) if cfg.get("job_dir") else cwd
+    handle = make_app_handle("slurm", session, app_id)
+    replicas = [
+        _replica(role, k, app_id=app_id, handle=handle, log_root=log_root, cwd=directory)
+        for role in app.roles
+        for k in range(role.num_replicas)
+    ]
+    return {
+        "python": str(cfg["python"]),
+        "rank0_env": RANK0_ENV,
+        "grace_s": seconds(cfg, "grace_s") or 0.0,
+        "timeout_s": seconds(cfg, "timeout_s"),
+        "deadline": seconds(cfg, "deadline"),
+        "lease_s": seconds(cfg, "lease_s"),
+        "roles": [{"replicas": role.num_replicas, "cpus": max(1, role.resource.cpu)} for role in app.roles],
+        "replicas": replicas,
+    }
+
+
+def _replica(role: Role, k: int, *, app_id: str, handle: str, log_root: str, cwd: str) -> Json:
+    values = macros.Values(img_root=role.image or cwd, app_id=app_id, replica_id=str(k), rank0_env=RANK0_ENV)
+    rendered = values.apply(role)
+    return {
+        "role": role.name,
+        "replica": k,
+        "argv": [rendered.entrypoint, *rendered.args],
+        "env": {"PYTHONUNBUFFERED": "x", "TORCHX_JOB_ID": handle, **rendered.env},
+        "cwd": cwd,
+        "log_dir": os.path.join(log_root, role.name, str(k)),
+        "policy": role.retry_policy.value,
+        "max_retries": role.max_retries,
+    }

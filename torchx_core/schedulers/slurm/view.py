@@ -1,0 +1,122 @@
+"""Tells how an app stands in the words of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import cast
+
+from torchx_core.schedulers.slurm.decide import Verdict
+from torchx_core.schedulers.slurm.exits import exit_of
+from torchx_core.schedulers.slurm.facts import Attempt, Facts, error_of
+from torchx_core.schedulers.slurm.record import AppRecord
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.supervisor.records import Json
+
+__all__ = ["dump_final", "final_attempts", "load_final", "replica_state", "status"]
+
+
+def status(
+    record: AppRecord,
+    verdict: Verdict,
+    attempts: Sequence[Sequence[Attempt]],
+    *,
+    num_restarts: int,
+    cause: int = -1,
+    result: object = None,
+) -> AppStatus:
+    """Return the app's status."""
+    over = verdict.state in {AppState.SUCCEEDED, AppState.FAILED, AppState.CANCELLED}
+    roles: dict[str, RoleStatus] = {}
+    for index, planned in enumerate(record.replicas):
+        role = roles.setdefault(planned.role, RoleStatus(role=planned.role, replicas=[]))
+        last = attempts[index][-1] if attempts[index] else None
+        exit_code, signal = exit_of(last.code if last else None)
+        log_dir = f"{planned.log_dir}/{last.number}" if last else ""
+        role.replicas.append(
+            ReplicaStatus(
+                id=planned.replica,
+                state=replica_state(last, over=over, is_cause=index == cause),
+                role=planned.role,
+                hostname=last.host if last else "",
+                structured_error_msg=(error_of(planned.log_dir, last.number) if last else "") or NONE,
+                exit_code=exit_code,
+                signal=signal,
+                attempt=last.number if last else 0,
+                started_at=last.started_at if last else None,
+                ended_at=last.ended_at if last else None,
+                log_dir=log_dir,
+            )
+        )
+    replicas = [replica for role in roles.values() for replica in role.replicas]
+    return AppStatus(
+        state=verdict.state,
+        num_restarts=num_restarts,
+        msg=verdict.msg,
+        structured_error_msg=_first_error(replicas),
+        roles=list(roles.values()),
+        result=result,
+    )
+
+
+def replica_state(attempt: Attempt | None, *, over: bool, is_cause: bool = False) -> AppState:
+    """Return the state of a replica whose latest attempt is this."""
+    if attempt is None:
+        return AppState.CANCELLED if over else AppState.PENDING
+    if attempt.code is None:
+        return AppState.FAILED if over else AppState.RUNNING
+    if attempt.told and not is_cause:
+        return AppState.CANCELLED
+    return AppState.SUCCEEDED if attempt.code == 0 else AppState.FAILED
+
+
+def dump_final(verdict: Verdict, facts: Facts, *, ended_at: float, result: object) -> Json:
+    """Return the last record of an app that is over."""
+    return {
+        "version": 1,
+        "state": verdict.state.name,
+        "msg": verdict.msg,
+        "ended_at": ended_at,
+        "num_restarts": facts.num_restarts,
+        "cause": facts.stop.index if facts.stop else -1,
+        "attempts": [[asdict(attempt) for attempt in attempts] for attempts in facts.attempts],
+        "result": result,
+    }
+
+
+def load_final(record: AppRecord, final: Json) -> AppStatus:
+    """Return the status of an app that is over."""
+    rows = cast("list[list[dict[str, object]]]", final["attempts"])
+    return status(
+        record,
+        Verdict(AppState[str(final["state"])], str(final["msg"])),
+        [[_attempt(row) for row in attempts] for attempts in rows],
+        num_restarts=cast("int", final["num_restarts"]),
+        cause=cast("int", final["cause"]),
+        result=final["result"],
+    )
+
+
+def final_attempts(final: Json) -> list[list[Attempt]]:
+    """Return the attempts that the last record knows of, by the replica's index."""
+    return [
+        [_attempt(row) for row in rows] for rows in cast("list[list[dict[str, object]]]", final["attempts"])
+    ]
+
+
+def _attempt(row: dict[str, object]) -> Attempt:
+    return Attempt(
+        number=cast("int", row["number"]),
+        run=cast("int", row["run"]),
+        host=str(row["host"]),
+        started_at=cast("float", row["started_at"]),
+        ended_at=cast("float | None", row["ended_at"]),
+        code=cast("int | None", row["code"]),
+        told=bool(row["told"]),
+    )
+
+
+def _first_error(replicas: Iterable[ReplicaStatus]) -> str:
+    failed = [r for r in replicas if r.state is AppState.FAILED and r.structured_error_msg != NONE]
+    first = min(failed, key=lambda r: r.ended_at or 0.0, default=None)
+    return first.structured_error_msg if first else NONE
