@@ -27,7 +27,7 @@ class LogLimit:
             shown_bytes: How much was shown before.
         """
         self._limit_bytes = limit_bytes
-        self.shown_bytes = shown_bytes
+        self.shown_bytes: int = shown_bytes
         self.left_out: dict[tuple[str, int], int] = {}
         """How many lines were not admitted, by role and replica."""
 

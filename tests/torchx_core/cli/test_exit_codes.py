@@ -61,7 +61,7 @@ def test_every_error_has_a_code() -> None:
         for name in errors.__all__
         if code_of_error(getattr(errors, name).__new__(getattr(errors, name))) == ExitCode.FAILURE
     }
-    assert without == {"AppStatusError", "TorchXError"}
+    assert without == {"AppStatusError", "FunctionRaisedError", "TorchXError"}
 
 
 def test_a_signal_is_counted_from_128() -> None:

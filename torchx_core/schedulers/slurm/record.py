@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 VERSION = 1
-SPEC, PLAN, SCRIPT, SHIM = "spec.json", "plan.json", "job.sh", "shim.py"
+SPEC, PLAN, SCRIPT, SHIM = "spec.json", "plan.json", "job.sh", "shim.pyz"
 JOB, STOP, LEASE, FINAL = "job.json", "stop.json", "lease", "final.json"
 SUBMIT_LOCK = "submit.lock"  # held with flock by whoever is about to call sbatch
 

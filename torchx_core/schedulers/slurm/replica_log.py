@@ -10,8 +10,8 @@ from typing import Final, Literal, NamedTuple, cast
 from torchx_core.schedulers.events import LogLines, Metric, Progress, Result
 from torchx_core.schedulers.responses import Stream
 from torchx_core.schedulers.slurm.cursor import ReplicaPlace
+from torchx_core.schedulers.slurm.node.output import RECORD
 from torchx_core.schedulers.slurm.record import Planned
-from torchx_core.schedulers.slurm.shim import RECORD
 from torchx_core.supervisor.reports import BadReport, parse_report
 
 __all__ = ["read_lines", "read_reports"]

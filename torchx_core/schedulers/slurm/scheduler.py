@@ -40,7 +40,7 @@ __all__ = ["SlurmScheduler"]
 class SlurmScheduler(Scheduler[SlurmRequest]):
     """Runs each app as one job of a Slurm cluster: a component per role, a task per replica.
 
-    What the nodes do lies in files that they share with everybody who follows the app (see ``shim``); Slurm
+    What the nodes do lies in files that they share with everybody who follows the app (see ``node``); Slurm
     is asked for the rest, once a second for all apps of a process together.
     """
 

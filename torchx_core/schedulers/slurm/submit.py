@@ -23,7 +23,6 @@ import shutil
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import cast
 
 from torchx_core.errors import (
@@ -33,7 +32,6 @@ from torchx_core.errors import (
     SubmitOutcomeUnknownError,
 )
 from torchx_core.schedulers.difference import differences
-from torchx_core.schedulers.slurm import shim
 from torchx_core.schedulers.slurm.commands import CommandFailed, call
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import (
@@ -51,6 +49,7 @@ from torchx_core.schedulers.slurm.record import (
     read_record,
 )
 from torchx_core.schedulers.slurm.request import SlurmRequest
+from torchx_core.schedulers.slurm.shipping import packed
 from torchx_core.supervisor.records import Json, dumps, sync_directory, write_once
 
 __all__ = ["submit"]
@@ -100,7 +99,7 @@ def _create(request: SlurmRequest, asked: Json) -> None:
         _write(fresh, SPEC, dumps(content))
         _write(fresh, PLAN, dumps(request.plan))
         _write(fresh, SCRIPT, os.fsencode(request.script))
-        _write(fresh, SHIM, Path(shim.__file__).read_bytes())
+        _write(fresh, SHIM, packed())
         _write(fresh, LEASE, b"")
         _write(fresh, SUBMIT_LOCK, b"")
         sync_directory(fresh)

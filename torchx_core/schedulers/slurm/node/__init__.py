@@ -1,0 +1,27 @@
+"""What runs on the nodes of a Slurm job, shipped with it as one file: only the standard library.
+
+``shim.pyz lead DIR``, in the batch script: makes sure that this job is the app's only one, writes down that a
+run of it has begun, and starts a task per replica with srun. ``shim.pyz replica DIR``, in each task: runs the
+replica's program and writes what it does into the app's directory, which all nodes share.
+
+::
+
+    job.json                 the one job of this app: {"job_id"}; whoever writes it first is right
+    run.<n>.json             a run of the job: its first, and one more after each requeue
+    stop.json                why the app ends: {"outcome", "msg", "grace_s", "time", "index"}; first wins
+    restart.<g>.json         replicas that start again together: {"indices", "run", "time"}
+    done                     every replica has succeeded
+    left/<run>.<i>           the task of replica i has nothing more to do in that run
+    lease                    whoever follows the app writes something new here
+    log/<role>/<k>/<n>/      attempt n: start.json, stdout.log, stderr.log, combined.log, index,
+                             reports.jsonl, error.json, end.json (after which nothing changes)
+
+``index`` has a record per run of whole lines of one stream in ``combined.log`` (`output.RECORD`).
+
+**Fencing.** After a node was lost Slurm may run a job again while its old tasks live on. An old task sees
+that a later run has begun, kills its program and writes nothing more; each attempt has its own directory.
+
+Runs on Python 3.7 and newer.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,159 @@
+"""One attempt of a replica: a process, and what is done to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+
+from torchx_core.schedulers.slurm.node.files import write_once
+from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
+from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
+from torchx_core.schedulers.slurm.node.signals import CHUNK, TICK_S, Signals
+
+DRAIN_S = 2.0
+"""How long output is waited for after everything was killed: somebody else may hold the pipe."""
+SIGNAL_LAG_S = 2.0
+"""How long after a program a signal of Slurm's may reach its task."""
+SUPERSEDED = 75
+STOP, RESTART, SIGNAL = "stop", "restart", "signal"
+"""Why a program was told to end."""
+
+
+class Program:
+    """One attempt: a process, and what is done to it."""
+
+    def __init__(self, replica: Replica, signals: Signals) -> None:
+        self.replica: Replica = replica
+        self.signals: Signals = signals
+        self.number: int = replica.next_attempt()
+        self.folder: str = replica.log_dir(replica.index, self.number)
+        self.output: Output = Output(self.folder)
+        self.told: str = ""
+        self.kill_at: float | None = None
+        self.pipes: list[int] = []
+        self.failed_with: int = 0
+        self.selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self.selector.register(signals.wake, selectors.EVENT_READ, 0)
+        self.process: subprocess.Popen[bytes] | None = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes] | None:
+        """Start the program; None when it cannot be started, which is told as a shell does."""
+        mine = self.replica.mine
+        env = dict(os.environ)
+        env.update(mine["env"])
+        env["TORCHX_ATTEMPT"] = str(self.number)
+        env["TORCHX_REPORT_FILE"] = os.path.join(self.folder, "reports.jsonl")
+        env["TORCHELASTIC_ERROR_FILE"] = os.path.join(self.folder, "error.json")
+        start = {"time": time.time(), "host": os.environ.get("SLURMD_NODENAME") or os.uname().nodename}
+        start["run"] = self.replica.run
+        write_once(os.path.join(self.folder, "start.json"), start)
+        ends = {stream: os.pipe() for stream in (STDOUT, STDERR)}
+        try:
+            return subprocess.Popen(
+                mine["argv"],
+                cwd=mine["cwd"] or None,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=ends[STDOUT][1],
+                stderr=ends[STDERR][1],
+                start_new_session=True,
+            )
+        except OSError as err:
+            self.output.take(STDERR, ("cannot run {}: {}\n".format(mine["argv"][0], err.strerror)).encode())
+            self.failed_with = 127 if isinstance(err, FileNotFoundError) else 126
+            return None
+        finally:
+            for stream, (reading, writing) in ends.items():
+                os.close(writing)
+                os.set_blocking(reading, False)
+                self.selector.register(reading, selectors.EVENT_READ, stream)
+                self.pipes.append(reading)
+
+    def follow(self) -> int:
+        """Move output and keep watch until the program has ended; return its exit code."""
+        if self.process is None:
+            return self._close(self.failed_with)
+        look_at = 0.0
+        while self.process.poll() is None:
+            now = time.monotonic()
+            if now >= look_at or self.signals.seen:
+                look_at = now + TICK_S
+                self._watch()
+            if self.kill_at is not None and now >= self.kill_at:
+                self._signal(signal.SIGKILL)
+                self.kill_at = None
+            self._move(max(0.0, min([look_at] + [t for t in [self.kill_at] if t is not None]) - now))
+        self._signal(signal.SIGKILL)  # whatever it left behind
+        self._drain()
+        code = self.process.returncode
+        if code == -signal.SIGTERM and not self.told and self._was_ours_too():
+            self.told = SIGNAL
+        return self._close(code if code >= 0 else 128 - code)
+
+    def _was_ours_too(self) -> bool:
+        """Return whether the signal that ended the program came from Slurm, which sends it here as well."""
+        until = time.monotonic() + SIGNAL_LAG_S
+        while signal.SIGTERM not in self.signals.seen and time.monotonic() < until:
+            self.signals.sleep()
+        return signal.SIGTERM in self.signals.seen
+
+    def _watch(self) -> None:
+        signals, self.signals.seen = self.signals.seen, []
+        try:
+            stop = self.replica.stop()
+        except Superseded:
+            self._signal(signal.SIGKILL)
+            os._exit(SUPERSEDED)
+        if self.told:
+            return
+        if stop is not None:
+            grace_s = stop["grace_s"]
+            self._tell(STOP, self.replica.plan["grace_s"] if grace_s is None else grace_s)
+        elif self.replica.restarted():
+            self._tell(RESTART, self.replica.plan["grace_s"])
+        elif signal.SIGTERM in signals:
+            self._tell(SIGNAL, self.replica.plan["grace_s"])
+
+    def _tell(self, why: str, grace_s: float) -> None:
+        self.told = why
+        self.kill_at = time.monotonic() + grace_s
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        if self.process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+    def _move(self, timeout_s: float) -> bool:
+        """Read what there is; return whether a pipe is still open."""
+        for key, _ in self.selector.select(timeout_s):
+            try:
+                data = os.read(key.fd, CHUNK)
+            except BlockingIOError:
+                continue
+            if key.data == 0:
+                continue  # a signal
+            if data:
+                self.output.take(key.data, data)
+            else:
+                self.selector.unregister(key.fileobj)
+        return len(self.selector.get_map()) > 1
+
+    def _drain(self) -> None:
+        until = time.monotonic() + DRAIN_S
+        while time.monotonic() < until and self._move(until - time.monotonic()):
+            pass
+
+    def _close(self, code: int) -> int:
+        self.output.close()
+        self.selector.close()
+        for pipe in self.pipes:
+            os.close(pipe)
+        end = {"code": code, "told": bool(self.told), "time": time.time()}
+        write_once(os.path.join(self.folder, "end.json"), end)
+        return code
