@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import cast
 
 from torchx_core.errors import InvalidCursorError
+from torchx_core.schedulers.cursors import seal, unseal
 from torchx_core.schedulers.docker.lines import LogPlace, StreamPlace
 from torchx_core.schedulers.docker.stamps import check_stamp
 
@@ -43,7 +43,7 @@ def encode_cursor(nonce: str, place: AppPlace) -> str:
     """Return the cursor of a place in the stream of one app."""
     rows = {str(i): _dump(p) for i, p in place.replicas.items()}
     at = _DONE if place.done else {"changes": place.changes, "replicas": rows}
-    return json.dumps({"v": _VERSION, "app": nonce, "at": at}, separators=(",", ":"))
+    return seal(at, app=nonce, version=_VERSION)
 
 
 def decode_cursor(cursor: str, nonce: str) -> AppPlace:
@@ -52,19 +52,9 @@ def decode_cursor(cursor: str, nonce: str) -> AppPlace:
     Raises:
         InvalidCursorError: It is no cursor, or another app's.
     """
+    at = unseal(cursor, app=nonce, version=_VERSION)
     try:
-        value = cast("object", json.loads(cursor))
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise InvalidCursorError(cursor, "not a JSON object")
-    fields = cast("dict[str, object]", value)
-    if fields.get("v") != _VERSION:
-        raise InvalidCursorError(cursor, f"its version is not {_VERSION}")
-    if fields.get("app") != nonce:
-        raise InvalidCursorError(cursor, "it belongs to another app, or to an earlier one of the same id")
-    try:
-        return _load(fields["at"])
+        return _load(at)
     except (AttributeError, KeyError, TypeError, ValueError) as err:
         raise InvalidCursorError(cursor, "it points nowhere") from err
 

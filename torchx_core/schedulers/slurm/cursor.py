@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import cast
 
 from torchx_core.errors import InvalidCursorError
+from torchx_core.schedulers.cursors import seal, unseal
 
 __all__ = ["AppPlace", "ReplicaPlace", "decode_cursor", "encode_cursor"]
 
@@ -49,7 +49,7 @@ def encode_cursor(incarnation: str, place: AppPlace) -> str:
         if p != ReplicaPlace()
     }
     at = _DONE if place.done else {"begun": int(place.begun), "replicas": rows}
-    return json.dumps({"v": _VERSION, "app": incarnation, "at": at}, separators=(",", ":"))
+    return seal(at, app=incarnation, version=_VERSION)
 
 
 def decode_cursor(cursor: str, incarnation: str) -> AppPlace:
@@ -58,19 +58,9 @@ def decode_cursor(cursor: str, incarnation: str) -> AppPlace:
     Raises:
         InvalidCursorError: It is no cursor, or another app's.
     """
+    at = unseal(cursor, app=incarnation, version=_VERSION)
     try:
-        value = cast("object", json.loads(cursor))
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise InvalidCursorError(cursor, "not a JSON object")
-    fields = cast("dict[str, object]", value)
-    if fields.get("v") != _VERSION:
-        raise InvalidCursorError(cursor, f"its version is not {_VERSION}")
-    if fields.get("app") != incarnation:
-        raise InvalidCursorError(cursor, "it belongs to another app, or to an earlier one of the same id")
-    try:
-        return _load(fields["at"])
+        return _load(at)
     except (AttributeError, KeyError, TypeError, ValueError) as err:
         raise InvalidCursorError(cursor, "it points nowhere") from err
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, cast
 
-from torchx_core.errors import CorruptRecordError, NewerRecordError
+from torchx_core.schedulers.stored import read_versioned
 from torchx_core.specs import AppDef, CfgVal
 from torchx_core.supervisor.records import Json, read_json
 
@@ -110,15 +110,5 @@ def read_record(directory: str) -> AppRecord | None:
         CorruptRecordError: The directory is there, and its record cannot be read.
         NewerRecordError: A newer version of this library wrote it.
     """
-    path = os.path.join(directory, SPEC)
-    content = read_json(path)
-    if content is None:
-        if not os.path.exists(path):
-            return None
-        raise CorruptRecordError(path, "not a JSON object")
-    version = content.get("version")
-    if not isinstance(version, int):
-        raise CorruptRecordError(path, "has no version")
-    if version > VERSION:
-        raise NewerRecordError(path, version, VERSION)
-    return AppRecord(directory, content)
+    content = read_versioned(os.path.join(directory, SPEC), VERSION)
+    return None if content is None else AppRecord(directory, content)

@@ -1,0 +1,41 @@
+"""What all cursors have in common: whose they are, in which version, and where they point."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from torchx_core.errors import InvalidCursorError
+
+__all__ = ["seal", "unseal"]
+
+
+def seal(at: object, *, app: str, version: int) -> str:
+    """Return the cursor that points there.
+
+    Args:
+        at: The place, as JSON values.
+        app: Unique among all apps that ever had this id.
+        version: Of the place's form.
+    """
+    return json.dumps({"v": version, "app": app, "at": at}, separators=(",", ":"))
+
+
+def unseal(cursor: str, *, app: str, version: int) -> object:
+    """Return where the cursor points.
+
+    Raises:
+        InvalidCursorError: It is no cursor, or another app's.
+    """
+    try:
+        value = cast("object", json.loads(cursor))
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidCursorError(cursor, "not a JSON object")
+    fields = cast("dict[str, object]", value)
+    if fields.get("v") != version:
+        raise InvalidCursorError(cursor, f"its version is not {version}")
+    if fields.get("app") != app:
+        raise InvalidCursorError(cursor, "it belongs to another app, or to an earlier one of the same id")
+    return fields.get("at")
