@@ -46,6 +46,7 @@ EXAMPLES: list[TorchXError] = [
     errors.SubmitOutcomeUnknownError("one", "connection reset"),
     errors.WaitTimeoutError(HANDLE, 1.5, "RUNNING"),
     errors.AppStatusError(STATUS, "it failed"),
+    errors.FunctionRaisedError(STATUS, "it raised", exception="ValueError: no", traceback="Traceback"),
     errors.StoredStateError("unusable"),
     errors.CorruptRecordError("/x/spec.json", "has no version"),
     errors.NewerRecordError("/x/spec.json", 2, 1),
