@@ -26,6 +26,8 @@ from torchx_core.errors import (
 )
 from torchx_core.testing import Exit, Hold, Print, ReportResult, Step, python_program, wait_until
 
+pytestmark = pytest.mark.engine  # where a server was started by other tests, Prefect keeps a connection
+
 
 def _app(*steps: Step, **role: object) -> AppDef:
     program, args = python_program(*steps)

@@ -167,8 +167,7 @@ CANCEL_SCRIPT = Kill(
     do=_cancel,
     app=Fate.CANCELLED,
     says=_CANCELLED,
-    run="Crashed",
-    runs={"pooled": "Cancelling"},
+    run="Cancelling",
     ways=("script",),
 )
 TIMEOUT = Kill(
