@@ -21,7 +21,10 @@ print(subprocess.Popen(sys.argv[2:], stdout=log, stderr=log, start_new_session=T
 
 
 def start_daemon(command: Sequence[str], env: Mapping[str, str], log: Path) -> int:
-    """Start it in a session of its own, with its output at the log's end; return its process id."""
+    """Start it in a session of its own, with its output at the log's end; return its process id.
+
+    It works where its log is: a Prefect worker copies a flow's folder into its working directory.
+    """
     started = subprocess.run(
         [sys.executable, "-S", "-W", "ignore", "-c", _STARTER, str(log), *command],
         env=env,
@@ -29,6 +32,7 @@ def start_daemon(command: Sequence[str], env: Mapping[str, str], log: Path) -> i
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
+        cwd=log.parent,
     )
     return int(started.stdout)
 
