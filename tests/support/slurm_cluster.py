@@ -105,7 +105,7 @@ class SlurmCluster:
 
     def stop(self) -> None:
         """End every daemon and every job of this cluster."""
-        with suppress(subprocess.SubprocessError):
+        with suppress(subprocess.SubprocessError, RuntimeError):  # its controller may be away
             self._call("scancel", "--user=root", "--full", "--signal=KILL")
         for name in [*(f"slurmd.{node}" for node in self.nodes), "slurmctld", "munged"]:
             self._kill(name, 15)
