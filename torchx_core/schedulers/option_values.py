@@ -1,4 +1,4 @@
-"""Checks of option values that every scheduler makes alike."""
+"""Options, and checks of their values, that several schedulers have alike."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from math import isfinite
 from typing import cast
 
 from torchx_core.errors import InvalidInputError, InvalidRunConfigException
-from torchx_core.specs import CfgVal
+from torchx_core.specs import CfgVal, runopts
 
-__all__ = ["check_grace", "count", "one_of", "seconds"]
+__all__ = ["add_ending_options", "check_grace", "count", "one_of", "seconds"]
+
+
+def add_ending_options(opts: runopts) -> None:
+    """Add the options that say when an app ends, and how."""
+    opts.add(
+        "grace_s",
+        type_=float,
+        default=10.0,
+        help="seconds between SIGTERM and SIGKILL when the app is stopped",
+    )
+    opts.add("timeout_s", type_=float, help="cancel the app when it has run for that many seconds")
+    opts.add("deadline", type_=float, help="cancel the app at that time, in seconds since the epoch")
+    opts.add("lease_s", type_=float, help="cancel the app when nobody followed it for that many seconds")
 
 
 def seconds(cfg: Mapping[str, CfgVal], key: str) -> float | None:

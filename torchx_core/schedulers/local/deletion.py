@@ -1,23 +1,20 @@
-"""Forgets apps: their records, their logs, and what dead submits and deletes left half done."""
+"""Forgets apps: their records and their logs."""
 
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 
 from torchx_core.errors import AppNotTerminalError, CorruptRecordError
 from torchx_core.schedulers.local import view
 from torchx_core.schedulers.local.life import is_served, locked, settle
 from torchx_core.schedulers.local.record import AppRecord, read_record
-from torchx_core.schedulers.local.trees import remove_tree
+from torchx_core.schedulers.removing import move_aside, remove_tree, tree_size
 from torchx_core.supervisor import machine
 
-__all__ = ["delete_app", "remove_debris", "size_bytes"]
+__all__ = ["delete_app", "size_bytes"]
 
 _LOCK = ".lock"
-_HIDDEN = (".new-", ".undone-", ".deleted-")
-_DEBRIS_AGE_S = 3600
 
 
 def delete_app(app_dir: str, app_handle: str) -> None:
@@ -32,7 +29,7 @@ def delete_app(app_dir: str, app_handle: str) -> None:
     """
     with suppress(FileNotFoundError):
         with locked(os.path.join(os.path.dirname(app_dir), _LOCK)):
-            aside = [_move_aside(path) for path in _doomed(app_dir, app_handle)]
+            aside = [move_aside(path) for path in _doomed(app_dir, app_handle)]
         for path in aside:
             remove_tree(path)
 
@@ -60,30 +57,7 @@ def _logs_elsewhere(record: AppRecord) -> list[str]:
     return [path for path in logs if not path.startswith(inside) and os.path.isdir(path)]
 
 
-def _move_aside(path: str) -> str:
-    aside = os.path.join(os.path.dirname(path), f".deleted-{os.urandom(6).hex()}")
-    os.rename(path, aside)
-    return aside
-
-
 def size_bytes(app_dir: str) -> int:
     """Return how much disk space an app's record and logs take."""
     record = read_record(app_dir)
-    return 0 if record is None else sum(map(_tree_size, [app_dir, *_logs_elsewhere(record)]))
-
-
-def _tree_size(directory: str) -> int:
-    size = 0
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            with suppress(OSError):
-                size += os.lstat(os.path.join(folder, name)).st_size
-    return size
-
-
-def remove_debris(session_dir: str) -> None:
-    """Remove hidden directories of submits and deletes that died half way, an hour after they did."""
-    with suppress(FileNotFoundError):
-        for entry in os.scandir(session_dir):
-            if entry.name.startswith(_HIDDEN) and time.time() - entry.stat().st_mtime > _DEBRIS_AGE_S:
-                remove_tree(entry.path)
+    return 0 if record is None else sum(map(tree_size, [app_dir, *_logs_elsewhere(record)]))

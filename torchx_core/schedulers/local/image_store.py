@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from torchx_core.errors import InvalidAppError, SchedulerError, SubmitFailedError
 from torchx_core.schedulers.local.images import LocalDirectoryImageProvider
-from torchx_core.schedulers.local.trees import copy_entries, remove_tree
+from torchx_core.schedulers.local.trees import copy_entries
+from torchx_core.schedulers.removing import remove_tree
 from torchx_core.schedulers.workspaces import Entry, digest, merged, walk, walk_directory
 from torchx_core.specs import Role
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchx_core.schedulers.option_values import add_ending_options
 from torchx_core.specs import runopts
 
 __all__ = ["local_run_opts"]
@@ -25,15 +26,7 @@ def local_run_opts() -> runopts:
         default=False,
         help="reserve the GPUs that a role asks for and show each replica its own in CUDA_VISIBLE_DEVICES",
     )
-    opts.add(
-        "grace_s",
-        type_=float,
-        default=10.0,
-        help="seconds between SIGTERM and SIGKILL when the app is stopped",
-    )
-    opts.add("timeout_s", type_=float, help="cancel the app when it has run for that many seconds")
-    opts.add("deadline", type_=float, help="cancel the app at that time, in seconds since the epoch")
-    opts.add("lease_s", type_=float, help="cancel the app when nobody followed it for that many seconds")
+    add_ending_options(opts)
     opts.add(
         "log_mode",
         type_=str,

@@ -30,7 +30,7 @@ from torchx_core.schedulers.difference import differences
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.local import launch, view
 from torchx_core.schedulers.local.cancelling import ask_to_end
-from torchx_core.schedulers.local.deletion import delete_app, remove_debris, size_bytes
+from torchx_core.schedulers.local.deletion import delete_app, size_bytes
 from torchx_core.schedulers.local.feed import LocalFeed
 from torchx_core.schedulers.local.host_check import check_host
 from torchx_core.schedulers.local.images import ImageProvider
@@ -42,6 +42,7 @@ from torchx_core.schedulers.local.record import AppRecord, asked_for, encode_rec
 from torchx_core.schedulers.local.request import LocalRequest, render, shown
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.paths import default_state_dir, file_name, name_of
+from torchx_core.schedulers.removing import remove_debris
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.records import Json

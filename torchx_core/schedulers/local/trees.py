@@ -1,4 +1,4 @@
-"""Copies and removes directory trees."""
+"""Copies directory trees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from torchx_core.schedulers.workspaces import Entry
 
-__all__ = ["copy_entries", "remove_tree"]
+__all__ = ["copy_entries"]
 
 _CHUNK = 1 << 30
 
@@ -39,14 +39,6 @@ def copy_entries(entries: Iterable[Entry], target: str) -> None:
         os.chmod(place, stat.S_IMODE(mode))
 
 
-def remove_tree(path: str) -> None:
-    """Remove the directory with all that is in it, read-only directories included, as far as we may."""
-    shutil.rmtree(path, ignore_errors=True)
-    if os.path.lexists(path):
-        _make_writable(path)
-        shutil.rmtree(path, ignore_errors=True)
-
-
 def _copy_file(source: str, target: str) -> None:
     with open(source, "rb") as reader, open(target, "xb") as writer:
         with suppress(AttributeError, OSError):  # not on macOS, not between all file systems
@@ -54,14 +46,3 @@ def _copy_file(source: str, target: str) -> None:
             while os.copy_file_range(reader.fileno(), writer.fileno(), _CHUNK):
                 pass
         shutil.copyfileobj(reader, writer)  # goes on where that stopped
-
-
-def _make_writable(path: str) -> None:
-    with suppress(OSError):
-        os.chmod(path, 0o700)
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            inner = os.path.join(folder, name)
-            if not os.path.islink(inner):
-                with suppress(OSError):
-                    os.chmod(inner, 0o700)  # before the walk goes down into it

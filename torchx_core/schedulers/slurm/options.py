@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from torchx_core.schedulers.option_values import add_ending_options
 from torchx_core.specs import runopts
 
 __all__ = ["SBATCH_TEXTS", "slurm_run_opts"]
@@ -46,13 +47,5 @@ def slurm_run_opts() -> runopts:
     opts.add(
         "log_dir", type_=str, help="directory for the replicas' log files; default: beside the app's record"
     )
-    opts.add(
-        "grace_s",
-        type_=float,
-        default=10.0,
-        help="seconds between SIGTERM and SIGKILL when the app is stopped",
-    )
-    opts.add("timeout_s", type_=float, help="cancel the app when it has run for that many seconds")
-    opts.add("deadline", type_=float, help="cancel the app at that time, in seconds since the epoch")
-    opts.add("lease_s", type_=float, help="cancel the app when nobody followed it for that many seconds")
+    add_ending_options(opts)
     return opts

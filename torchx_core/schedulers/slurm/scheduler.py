@@ -21,8 +21,9 @@ from torchx_core.schedulers import (
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.paths import default_state_dir, file_name, name_of
+from torchx_core.schedulers.removing import remove_debris
 from torchx_core.schedulers.slurm.cancelling import ask_to_end
-from torchx_core.schedulers.slurm.deletion import delete_app, remove_debris, size_bytes
+from torchx_core.schedulers.slurm.deletion import delete_app, size_bytes
 from torchx_core.schedulers.slurm.diagnosis import diagnose
 from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.options import slurm_run_opts

@@ -11,8 +11,8 @@ from local_apps import app_of
 
 from torchx_core import Runner
 from torchx_core.errors import InvalidCursorError, InvalidInputError, SchedulerError
+from torchx_core.schedulers import removing
 from torchx_core.schedulers.difference import differences
-from torchx_core.schedulers.local import deletion
 from torchx_core.schedulers.local.cursor import decode_cursor, encode_cursor
 from torchx_core.schedulers.local.file_system import check_file_system
 from torchx_core.schedulers.paths import file_name, name_of
@@ -99,7 +99,7 @@ def test_prune_removes_what_killed_submits_left(
     (session / ".new-123").mkdir(parents=True)
     runner.prune("local_cwd")
     assert (session / ".new-123").exists()
-    monkeypatch.setattr(deletion, "_DEBRIS_AGE_S", -1)
+    monkeypatch.setattr(removing, "_DEBRIS_AGE_S", -1)
     runner.prune("local_cwd")
     assert not (session / ".new-123").exists()
 

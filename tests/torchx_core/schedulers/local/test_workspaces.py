@@ -18,7 +18,8 @@ from torchx_core.errors import InvalidAppError, SchedulerError, SubmitFailedErro
 from torchx_core.runner import pin_workspace_images
 from torchx_core.schedulers import workspaces
 from torchx_core.schedulers.local.image_store import ImageStore
-from torchx_core.schedulers.local.trees import copy_entries, remove_tree
+from torchx_core.schedulers.local.trees import copy_entries
+from torchx_core.schedulers.removing import remove_tree
 from torchx_core.specs import Workspace
 
 LONG_AGO = time.time() - 7200
@@ -189,7 +190,7 @@ def test_read_only_directories_come_and_go(runner: Runner, role: Role, project: 
     runner.delete(app.app_handle)
 
 
-REMOVE = "import sys; from torchx_core.schedulers.local.trees import remove_tree; remove_tree(sys.argv[1])"
+REMOVE = "import sys; from torchx_core.schedulers.removing import remove_tree; remove_tree(sys.argv[1])"
 
 
 def test_a_tree_of_read_only_directories_is_removed(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""Removes and measures directories of records and logs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+
+__all__ = ["move_aside", "remove_debris", "remove_tree", "tree_size"]
+
+_HIDDEN = (".new-", ".undone-", ".deleted-")
+_DEBRIS_AGE_S = 3600
+
+
+def remove_tree(path: str) -> None:
+    """Remove the directory with all that is in it, read-only directories included, as far as we may."""
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):
+        _make_writable(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def move_aside(path: str) -> str:
+    """Give the directory a hidden name, by which `remove_debris` knows it, and return that."""
+    aside = os.path.join(os.path.dirname(path), f".deleted-{os.urandom(6).hex()}")
+    os.rename(path, aside)
+    return aside
+
+
+def remove_debris(session_dir: str) -> None:
+    """Remove hidden directories of submits and deletes that died half way, an hour after they did."""
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(session_dir):
+            if entry.name.startswith(_HIDDEN) and time.time() - entry.stat().st_mtime > _DEBRIS_AGE_S:
+                remove_tree(entry.path)
+
+
+def tree_size(directory: str) -> int:
+    """Return how much disk space the files below the directory take."""
+    size = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_size
+    return size
+
+
+def _make_writable(path: str) -> None:
+    with suppress(OSError):
+        os.chmod(path, 0o700)
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            inner = os.path.join(folder, name)
+            if not os.path.islink(inner):
+                with suppress(OSError):
+                    os.chmod(inner, 0o700)  # before the walk goes down into it
