@@ -15,6 +15,7 @@ from math import ceil
 from typing import cast
 
 from torchx_core.schedulers.option_values import count, seconds
+from torchx_core.schedulers.paths import file_name
 from torchx_core.schedulers.secrets import mask_env
 from torchx_core.schedulers.slurm.options import SBATCH_TEXTS
 from torchx_core.schedulers.slurm.record import PLAN, SCRIPT, SHIM, Planned
@@ -135,7 +136,8 @@ def _plan(
 ) -> Json:
     log_root = os.path.join(app_dir, "log")
     if cfg.get("log_dir"):
-        log_root = os.path.join(os.path.abspath(os.path.expanduser(str(cfg["log_dir"]))), app_id)
+        log_dir = os.path.abspath(os.path.expanduser(str(cfg["log_dir"])))
+        log_root = os.path.join(log_dir, file_name(session), file_name(app_id))
     directory = os.path.abspath(os.path.expanduser(str(cfg["job_dir"]))) if cfg.get("job_dir") else cwd
     handle = make_app_handle("slurm", session, app_id)
     replicas = [
@@ -164,7 +166,7 @@ def _replica(role: Role, k: int, *, app_id: str, handle: str, log_root: str, cwd
         "argv": [rendered.entrypoint, *rendered.args],
         "env": {"PYTHONUNBUFFERED": "x", "TORCHX_JOB_ID": handle, **rendered.env},
         "cwd": cwd,
-        "log_dir": os.path.join(log_root, role.name, str(k)),
+        "log_dir": os.path.join(log_root, file_name(role.name), str(k)),
         "policy": role.retry_policy.value,
         "max_retries": role.max_retries,
     }

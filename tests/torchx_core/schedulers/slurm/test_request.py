@@ -123,6 +123,12 @@ def test_what_slurm_cannot_do_is_refused(scheduler: SlurmScheduler) -> None:
         _request(scheduler, AppDef("a", [_role()]), replicas_per_node=0)
 
 
+def test_logs_elsewhere_belong_to_one_session(scheduler: SlurmScheduler) -> None:
+    """Equal ids of two sessions do not meet in one ``log_dir``."""
+    replicas = _request(scheduler, AppDef("a", [_role()]), log_dir="/logs").replicas
+    assert [planned.log_dir for planned in replicas] == ["/logs/s/id/w/0"]
+
+
 def test_it_is_found_by_its_name(tmp_path: Path) -> None:
     """`slurm` is a built-in scheduler, whose dry run needs no Slurm."""
     from torchx_core.runner import get_runner
