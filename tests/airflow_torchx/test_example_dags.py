@@ -15,6 +15,7 @@ pytestmark = [
 DAGS = Path(__file__).parents[2] / "dags"
 
 
+@pytest.mark.slow
 def test_the_sweep_finds_the_best_setting(dags: Dags) -> None:
     """Every setting has an app of its own, and the last task has all their results."""
     outcome = dags.run_file("sweep", (DAGS / "sweep.py").read_text())

@@ -14,7 +14,6 @@ from typing import Final
 
 from torchx_core.errors import SchedulerError, StoredStateError
 from torchx_core.schedulers import Finding, Verdict
-from torchx_core.schedulers.local.deletion import size_bytes
 from torchx_core.schedulers.local.devices import host_gpus
 from torchx_core.schedulers.local.file_system import check_file_system
 from torchx_core.schedulers.local.host_check import FILES_OF_ITS_OWN, FILES_PER_REPLICA
@@ -95,8 +94,10 @@ def _records(directory: str) -> Finding:
     count, size, unusable = 0, 0, list[str]()
     for folder in _app_dirs(directory):
         try:
-            count += read_record(folder) is not None
-            size += size_bytes(folder)
+            record = read_record(folder)
+            if record is not None:
+                count += 1
+                size += record.size_bytes
         except StoredStateError:
             unusable.append(folder)
         except OSError:

@@ -23,8 +23,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import torchx_core
 from torchx_core.errors import SubmitFailedError
-from torchx_core.schedulers.local.life import REAP_LOCK, locked
+from torchx_core.schedulers.local.life import REAP_LOCK
 from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.schedulers.locks import locked
 from torchx_core.schedulers.removing import remove_tree
 from torchx_core.supervisor.closing import has_begun
 from torchx_core.supervisor.records import (

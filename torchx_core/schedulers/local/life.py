@@ -10,10 +10,9 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 
 from torchx_core.schedulers.local.record import AppRecord, boot_id
+from torchx_core.schedulers.locks import locked
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.closing import close_lost, has_begun, state_on_disk
 from torchx_core.supervisor.final import read_final
@@ -22,7 +21,7 @@ from torchx_core.supervisor.limits import group_prefix, remove_groups
 from torchx_core.supervisor.records import CANCEL, JOURNAL, LOCK, SUPERVISOR_LOG, read_json
 from torchx_core.supervisor.tree import descendants, kill, marked
 
-__all__ = ["REAP_LOCK", "is_served", "locked", "settle"]
+__all__ = ["REAP_LOCK", "is_served", "settle"]
 
 REAP_LOCK = "reap.lock"
 
@@ -134,14 +133,3 @@ def _kill_supervisor(record: AppRecord, pid: int) -> None:
         return
     finally:
         os.close(handle)
-
-
-@contextmanager
-def locked(path: str) -> Generator[None]:
-    """Hold an exclusive lock for a moment; waits for whoever has it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
-from torchx_core.schedulers.stored import read_versioned
+from torchx_core.schedulers.stored import StoredApp, read_versioned
 from torchx_core.specs import AppDef, CfgVal
 from torchx_core.supervisor.plan import Plan, decode_plan, encode_plan
 from torchx_core.supervisor.records import SPEC, VERSION, Json
@@ -16,50 +17,23 @@ __all__ = ["AppRecord", "asked_for", "boot_id", "encode_record", "read_record"]
 
 
 @dataclass(frozen=True)
-class AppRecord:
-    """What was submitted; never changes while the app exists."""
-
-    directory: str
-    content: Json
-
-    @property
-    def incarnation(self) -> str:
-        """Unique among all apps that ever had this id."""
-        return str(self.content["incarnation"])
+class AppRecord(StoredApp):
+    """What was submitted to this host."""
 
     @property
     def boot_id(self) -> str:
         """The host's boot in which it was submitted."""
         return str(self.content["boot_id"])
 
-    @property
-    def created_at(self) -> float:
-        """Seconds since the epoch."""
-        return cast("float", self.content["created_at"])
-
-    @property
-    def asked(self) -> Json:
-        """What the submitter asked for, before anything was rendered: app and cfg."""
-        return cast("Json", self.content["asked"])
-
-    @property
-    def name(self) -> str:
-        """The app's name."""
-        return str(cast("Json", self.asked["app"])["name"])
-
-    @cached_property
-    def app(self) -> AppDef:
-        """The app as it was submitted."""
-        return AppDef.from_dict(cast("Json", self.asked["app"]))
-
     @cached_property
     def plan(self) -> Plan:
         """What the supervisor runs."""
         return decode_plan(cast("Json", self.content["plan"]))
 
-    def path(self, name: str) -> str:
-        """Return the path of one of the app's files."""
-        return os.path.join(self.directory, name)
+    @property
+    def log_dirs(self) -> Iterable[str]:
+        """Where each replica's logs lie."""
+        return (replica.log_dir for replica in self.plan.replicas)
 
 
 def read_record(directory: str) -> AppRecord | None:

@@ -11,11 +11,7 @@ from typing import ClassVar
 
 from torchx_core.errors import (
     AppIdConflictError,
-    CorruptRecordError,
     InvalidAppError,
-    NewerRecordError,
-    SchedulerError,
-    UnknownAppException,
 )
 from torchx_core.schedulers import (
     CancelOutcome,
@@ -23,26 +19,22 @@ from torchx_core.schedulers import (
     DescribeAppResponse,
     Finding,
     FollowOptions,
-    ListAppResponse,
-    Scheduler,
 )
 from torchx_core.schedulers.difference import differences
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.local import launch, view
 from torchx_core.schedulers.local.cancelling import ask_to_end
-from torchx_core.schedulers.local.deletion import delete_app, size_bytes
 from torchx_core.schedulers.local.feed import LocalFeed
 from torchx_core.schedulers.local.host_check import check_host
 from torchx_core.schedulers.local.images import ImageProvider
 from torchx_core.schedulers.local.inotify import InotifyPool
-from torchx_core.schedulers.local.life import settle
+from torchx_core.schedulers.local.life import is_served, settle
 from torchx_core.schedulers.local.options import local_run_opts
-from torchx_core.schedulers.local.ownership import owned_by, owner_of, set_owner
 from torchx_core.schedulers.local.record import AppRecord, asked_for, encode_record, read_record
 from torchx_core.schedulers.local.request import LocalRequest, render, shown
 from torchx_core.schedulers.option_values import check_grace
-from torchx_core.schedulers.paths import default_state_dir, file_name, name_of
-from torchx_core.schedulers.removing import remove_debris
+from torchx_core.schedulers.ownership import owned_by
+from torchx_core.schedulers.recorded import RecordedScheduler
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.records import Json
@@ -53,7 +45,7 @@ __all__ = ["LocalScheduler"]
 _MOST_RETRIES = 65_535  # an attempt's number has 16 bits in the timeline
 
 
-class LocalScheduler(Scheduler[LocalRequest]):
+class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
     """Runs each replica as a process of this user on this host.
 
     All state lies in a directory per app, so a handle works from any process of the same user that sees the
@@ -91,12 +83,10 @@ class LocalScheduler(Scheduler[LocalRequest]):
             state_dir: Where records lie; None for ``$TORCHX_STATE_DIR`` or the XDG state directory.
             gpus: This host's GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; None to ask the driver.
         """
-        super().__init__(backend, session_name)
+        super().__init__(backend, session_name, state_dir=state_dir)
         self._images = images
         self._inotifies = InotifyPool()
         self._gpus = gpus
-        self._root = os.path.abspath(state_dir) if state_dir else default_state_dir()
-        self._session_dir = os.path.join(self._root, backend, file_name(session_name))
 
     def close(self) -> None:
         """Release what following holds in this process."""
@@ -174,27 +164,14 @@ class LocalScheduler(Scheduler[LocalRequest]):
         record = read_record(self._app_dir(app_id))
         return None if record is None else shown(app_id, record.plan)
 
-    def list(self) -> list[ListAppResponse]:
-        """Return the apps of the session, oldest first; a record that cannot be read is UNKNOWN."""
-        try:
-            names = [n for n in os.listdir(self._session_dir) if not n.startswith(".")]
-        except FileNotFoundError:
-            return []
-        rows = [row for name in names if (row := self._row(name))]
-        return sorted(rows, key=lambda row: (row.submitted_at or 0.0, row.app_id))
+    def _read(self, directory: str) -> AppRecord | None:
+        return read_record(directory)
 
-    def _row(self, name: str) -> ListAppResponse | None:
-        app_id = name_of(name)
-        try:
-            record = read_record(os.path.join(self._session_dir, name))
-            if record is None:
-                return None
-            state = view.app_state(settle(record))
-        except FileNotFoundError:
-            return None  # deleted while we look
-        except (CorruptRecordError, NewerRecordError):
-            return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN)
-        return ListAppResponse(app_id=app_id, state=state, name=record.name, submitted_at=record.created_at)
+    def _state_of(self, record: AppRecord) -> AppState:
+        return view.app_state(settle(record))
+
+    def _may_run(self, directory: str) -> bool:
+        return is_served(AppRecord(directory, {}))
 
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
@@ -220,52 +197,12 @@ class LocalScheduler(Scheduler[LocalRequest]):
             return CancelOutcome.UNKNOWN_APP  # deleted while we looked
         return CancelOutcome.REQUESTED
 
-    def delete(self, app_id: str) -> None:
-        """Remove the record of a terminal app, and its logs, wherever they lie; also one that is corrupt."""
-        delete_app(self._app_dir(app_id), self._handle(app_id))
-
-    def size_bytes(self, app_id: str) -> int:
-        """Return the size of the app's record and logs."""
-        return size_bytes(self._app_dir(app_id))
-
     def diagnose(self) -> builtins.list[Finding]:
         """Look at the state directory, and at what this host and this user's limits allow."""
         from torchx_core.schedulers.local.diagnosis import diagnose  # imported here: nobody else needs it
 
         return diagnose(self._root, self.backend, self._gpus)
 
-    def prune(
-        self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
-    ) -> builtins.list[str]:
-        """Delete terminal apps as every scheduler does, and what killed submits and deletes left over."""
-        remove_debris(self._session_dir)
-        return super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
-
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> LocalFeed:
         """Open the app's event stream."""
         return LocalFeed(self._record(app_id), self._handle(app_id), cursor, options, self._inotifies)
-
-    def owner(self, app_id: str) -> str | None:
-        """Return the owner's token."""
-        return owner_of(self._record(app_id))
-
-    def take_over(self, app_id: str, token: str, *, expected: str | None = None, force: bool = False) -> bool:
-        """Change the owner by compare-and-set."""
-        try:
-            return set_owner(self._record(app_id), token, expected, force=force)
-        except FileNotFoundError as err:
-            raise UnknownAppException(self._handle(app_id)) from err
-        except OSError as err:
-            raise SchedulerError(f"cannot take over {app_id}: {err.strerror}", retryable=True) from err
-
-    def _record(self, app_id: str) -> AppRecord:
-        record = read_record(self._app_dir(app_id))
-        if record is None:
-            raise UnknownAppException(self._handle(app_id))
-        return record
-
-    def _app_dir(self, app_id: str) -> str:
-        return os.path.join(self._session_dir, file_name(app_id))
-
-    def _handle(self, app_id: str) -> str:
-        return f"{self.backend}://{self.session_name}/{app_id}"

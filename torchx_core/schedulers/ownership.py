@@ -6,8 +6,8 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from torchx_core.schedulers.local.life import locked
-from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.schedulers.locks import locked
+from torchx_core.schedulers.stored import StoredApp
 from torchx_core.supervisor.records import dumps, read_json
 
 __all__ = ["owned_by", "owner_of", "set_owner"]
@@ -16,13 +16,13 @@ _OWNER = "owner.json"
 _LOCK = "owner.lock"
 
 
-def owner_of(record: AppRecord) -> str | None:
+def owner_of(record: StoredApp) -> str | None:
     """Return the owner's token, or None."""
     content = read_json(record.path(_OWNER))
     return str(content["token"]) if content else None
 
 
-def set_owner(record: AppRecord, token: str, expected: str | None, *, force: bool) -> bool:
+def set_owner(record: StoredApp, token: str, expected: str | None, *, force: bool) -> bool:
     """Change the owner if it is the expected one; return whether the token owns the app now."""
     with locked(record.path(_LOCK)):
         present = owner_of(record)
@@ -38,7 +38,7 @@ def set_owner(record: AppRecord, token: str, expected: str | None, *, force: boo
 
 
 @contextmanager
-def owned_by(record: AppRecord, token: str | None) -> Generator[bool]:
+def owned_by(record: StoredApp, token: str | None) -> Generator[bool]:
     """Yield whether the token owns the app, and keep it so inside the block; None is always right."""
     if token is None:
         yield True
