@@ -12,9 +12,10 @@ from pathlib import Path
 
 __all__ = ["ends", "environ", "free_port", "start_daemon"]
 
-# A shell's background process would have Ctrl-C ignored, and so would all that it starts.
+# A shell's background process has Ctrl-C ignored, and so would have all that it starts.
 _STARTER = """
-import subprocess, sys
+import signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 log = open(sys.argv[1], "ab")
 print(subprocess.Popen(sys.argv[2:], stdout=log, stderr=log, start_new_session=True).pid, flush=True)
 """

@@ -6,7 +6,7 @@ PATH=$PATH:/usr/sbin:/sbin
 
 has() { command -v "$1" >/dev/null; }
 
-if has slurmctld && has slurmd && has sbatch && has munged; then
+if has slurmctld && has slurmd && has sbatch && has munged && has slurmdbd && has mariadbd; then
     exit 0
 fi
 if [ "$(id -u)" != 0 ] || ! has apt-get; then
@@ -21,6 +21,6 @@ if [ ! -e $policy ]; then # the packages would start daemons for the whole host
     trap 'rm -f $policy' EXIT
 fi
 export DEBIAN_FRONTEND=noninteractive
-packages="slurmctld slurmd slurm-client munge"
+packages="slurmctld slurmd slurm-client munge slurmdbd mariadb-server"
 install() { apt-get install -y -qq --no-install-recommends $packages >/dev/null; }
 install || { apt-get update -qq && install; } || echo "that failed: the tests of the Slurm scheduler will be skipped"

@@ -6,13 +6,17 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from daemons import environ
+from slurm_accounts import SlurmAccounts
 
 from torchx_core.testing import wait_until
 
-__all__ = ["SlurmCluster", "why_no_cluster"]
+__all__ = ["SlurmCluster", "running_cluster", "why_no_cluster"]
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 _START_S = 60
@@ -28,6 +32,21 @@ def why_no_cluster() -> str:
     return f"no Slurm cluster: needs {', '.join(missing)} (make slurm-cluster)" if missing else ""
 
 
+@contextmanager
+def running_cluster(
+    *, nodes: int = 4, accounting: bool = False, min_job_age_s: int = 300
+) -> Iterator[SlurmCluster]:
+    """Yield a cluster that is up; it is gone afterwards. See `SlurmCluster` for what the arguments mean."""
+    root = Path(tempfile.mkdtemp(prefix="slurm-"))
+    cluster = SlurmCluster(root, nodes=nodes, accounting=accounting, min_job_age_s=min_job_age_s)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(root, ignore_errors=True)
+
+
 def _path() -> str:
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
@@ -38,13 +57,27 @@ class SlurmCluster:
     Node ``n2`` is ``nodes[1]``. Whoever wants to talk to the cluster needs ``environment``.
     """
 
-    def __init__(self, root: Path, *, nodes: int = 4) -> None:
-        """Start nothing yet; the root must be a new directory with a short path (sockets)."""
+    def __init__(
+        self, root: Path, *, nodes: int = 4, accounting: bool = False, min_job_age_s: int = 300
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            root: A new directory with a short path (sockets).
+            nodes: How many; each has two fake GPUs.
+            accounting: With slurmdbd.
+            min_job_age_s: How long a job that is over is listed, at least.
+        """
         self.root = root
         self.nodes = [f"n{i + 1}" for i in range(nodes)]
-        self._port = _free_ports(nodes + 1)
+        self._min_job_age_s = min_job_age_s
+        self._port = _free_ports(nodes + 2)
         self._started_in = dict(os.environ)  # daemons belong to the cluster, whoever starts them again
-        for name in ("run", "log", "state", "spool"):
+        self.accounts: SlurmAccounts | None = None
+        if accounting:
+            env = {**self._started_in, **self.environment}
+            self.accounts = SlurmAccounts(root, port=self._port + nodes + 1, env=env)
+        for name in ("run", "log", "state", "spool", "dev"):
             (root / name).mkdir(parents=True)
 
     @property
@@ -52,11 +85,26 @@ class SlurmCluster:
         """Say to every Slurm command which cluster is meant."""
         return {"SLURM_CONF": str(self.root / "slurm.conf"), "PATH": _path()}
 
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Have every Slurm command of this process mean this cluster."""
+        before = dict(os.environ)
+        os.environ.update(self.environment)
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
     def start(self) -> None:
         """Start all daemons and wait until the nodes are idle."""
         (self.root / "munge.key").write_bytes(os.urandom(1024))
         (self.root / "munge.key").chmod(0o400)
         (self.root / "slurm.conf").write_text(self._configuration())
+        for gpu in ("gpu0", "gpu1"):
+            (self.root / "dev" / gpu).symlink_to(os.devnull)
+        gpus = f"Name=gpu Type=fake File={self.root}/dev/gpu[0-1]"
+        (self.root / "gres.conf").write_text(f"NodeName=n[1-{len(self.nodes)}] {gpus}\n")
         self._call(
             "munged",
             "--force",
@@ -66,6 +114,8 @@ class SlurmCluster:
             f"--log-file={self.root}/log/munged.log",
             f"--seed-file={self.root}/munge.seed",
         )
+        if self.accounts:
+            self.accounts.start()
         self.start_controller()
         for node in self.nodes:
             self.start_node(node)
@@ -79,6 +129,17 @@ class SlurmCluster:
         """End the controller; jobs go on."""
         self._kill("slurmctld", 15)
 
+    def lose_state(self) -> None:
+        """End the controller, and start one that knows of no job and counts them from 1 again."""
+        self.stop_controller()
+        shutil.rmtree(self.root / "state")
+        (self.root / "state").mkdir()
+        self._call("slurmctld", "-c")
+
+    def stop_accounting(self) -> None:
+        """End slurmdbd; the controller keeps what it has to say until it is back."""
+        self._kill("slurmdbd", 15)
+
     @property
     def controller_runs(self) -> bool:
         """Whether the controller is up."""
@@ -91,10 +152,9 @@ class SlurmCluster:
 
     def kill_node(self, node: str) -> None:
         """SIGKILL the node's daemon, its step daemons and their tasks, as if its power was cut."""
-        pid = self._pid(f"slurmd.{node}")
-        steps = [p for p in _processes() if f"[{node}" in p[1] or f"slurmd.{node}" in p[1]]
-        doomed = {pid, *(p for p, _ in steps)} - {0}
-        for victim in sorted(doomed | _descendants(doomed)):
+        tasks = self._processes(f"SLURMD_NODENAME={node}")
+        steps = {_parent(task) for task in tasks} & self._processes()  # their daemons are not told the node
+        for victim in sorted({self._pid(f"slurmd.{node}"), *steps, *tasks} - {0}):
             with suppress(ProcessLookupError):
                 os.kill(victim, 9)
         self._pid_file(f"slurmd.{node}").unlink(missing_ok=True)
@@ -107,16 +167,26 @@ class SlurmCluster:
         """End every daemon and every job of this cluster."""
         with suppress(subprocess.SubprocessError, RuntimeError):  # its controller may be away
             self._call("scancel", "--user=root", "--full", "--signal=KILL")
-        for name in [*(f"slurmd.{node}" for node in self.nodes), "slurmctld", "munged"]:
+        accounts = self.accounts.daemons if self.accounts else ()
+        for name in [*(f"slurmd.{node}" for node in self.nodes), "slurmctld", *accounts, "munged"]:
             self._kill(name, 15)
-        for pid, command in _processes():
-            if str(self.root) in command:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, 9)
+        for pid in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
+
+    def _processes(self, *variables: str) -> set[int]:
+        """Return the processes of this cluster, jobs included, that have these variables; never this one."""
+        wanted = {f"SLURM_CONF={self.root}/slurm.conf", *variables}
+        pids = {int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdecimal()}
+        return {
+            pid
+            for pid in pids - {os.getpid()}
+            if wanted <= {*environ(pid).decode(errors="replace").split("\0")}
+        }
 
     def _idle(self) -> int:
         listed = self._call("sinfo", "--noheader", "--Node", "--format=%N %T")
-        return sum(line.endswith(" idle") for line in listed.splitlines())
+        return len({line for line in listed.splitlines() if line.endswith(" idle")})  # a line per partition
 
     def _call(self, *command: str) -> str:
         done = subprocess.run(
@@ -158,7 +228,7 @@ class SlurmCluster:
         first, root = self._port, self.root
         nodes = [
             f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={first + 1 + i}"
-            " CPUs=8 RealMemory=4000 State=UNKNOWN"
+            " CPUs=8 RealMemory=4000 Gres=gpu:fake:2 State=UNKNOWN"
             for i, node in enumerate(self.nodes)
         ]
         return "\n".join(
@@ -196,12 +266,20 @@ class SlurmCluster:
                 "MessageTimeout=10",
                 "BatchStartTimeout=10",
                 "CompleteWait=0",
-                "MinJobAge=300",
+                f"MinJobAge={self._min_job_age_s}",
                 "InactiveLimit=0",
                 "JobRequeue=1",
-                "AccountingStorageType=accounting_storage/none",
+                "GresTypes=gpu",
+                "PreemptType=preempt/partition_prio",
+                "PreemptMode=REQUEUE",
+                *(
+                    self.accounts.settings
+                    if self.accounts
+                    else ["AccountingStorageType=accounting_storage/none"]
+                ),
                 *nodes,
-                f"PartitionName=main Nodes=n[1-{len(nodes)}] Default=YES MaxTime=INFINITE State=UP",
+                f"PartitionName=main Nodes=n[1-{len(nodes)}] Default=YES PriorityTier=1 State=UP",
+                f"PartitionName=urgent Nodes=n[1-{len(nodes)}] PriorityTier=2 State=UP",
                 "",
             ]
         )
@@ -225,26 +303,8 @@ def _is_gone(pid: int) -> bool:
         return True
 
 
-def _processes() -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with suppress(OSError):
-                found.append(
-                    (int(folder.name), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-                )
-    return found
-
-
-def _descendants(roots: set[int]) -> set[int]:
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with suppress(OSError, IndexError, ValueError):
-                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    found: set[int] = set()
-    fresh = set(roots)
-    while fresh:
-        fresh = {pid for pid, parent in parents.items() if parent in fresh} - found
-        found |= fresh
-    return found
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

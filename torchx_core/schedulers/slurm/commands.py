@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torchx_core.errors import SchedulerError
 
@@ -39,8 +39,12 @@ class NoAnswer(SchedulerError):
         super().__init__(f"{program}: no answer from Slurm's controller: {said}", retryable=True)
 
 
-def call(command: Sequence[str]) -> str:
+def call(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
     """Run a command of Slurm's and return what it prints.
+
+    Args:
+        command: Its words.
+        env: Its environment; None for ours.
 
     Raises:
         CommandFailed: It refused, or is not installed.
@@ -49,6 +53,7 @@ def call(command: Sequence[str]) -> str:
     try:
         done = subprocess.run(
             command,
+            env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
@@ -66,6 +71,7 @@ def call(command: Sequence[str]) -> str:
 
 def failure(program: str, stderr: bytes) -> CommandFailed | NoAnswer:
     """Return the error that the command's last words mean."""
-    said = " ".join(stderr.decode("utf-8", "replace").replace(f"{program}: error: ", "").split())
+    lines = stderr.decode("utf-8", "replace").splitlines()
+    said = "; ".join(line.removeprefix(f"{program}: error: ").strip() for line in lines if line.strip())
     away = any(words in said for words in _AWAY)
     return NoAnswer(program, said) if away else CommandFailed(program, said or os.strerror(5))

@@ -35,6 +35,8 @@ class ReplicaPlace:
 class AppPlace:
     """What was said of an app."""
 
+    waited: bool = False
+    """Whether it was said that the app waits in the queue."""
     begun: bool = False
     done: bool = False
     replicas: dict[int, ReplicaPlace] = field(default_factory=dict[int, ReplicaPlace])
@@ -48,7 +50,7 @@ def encode_cursor(incarnation: str, place: AppPlace) -> str:
         for i, p in place.replicas.items()
         if p != ReplicaPlace()
     }
-    at = _DONE if place.done else {"begun": int(place.begun), "replicas": rows}
+    at = _DONE if place.done else {"waited": int(place.waited), "begun": int(place.begun), "replicas": rows}
     return seal(at, app=incarnation, version=_VERSION)
 
 
@@ -70,7 +72,8 @@ def _load(at: object) -> AppPlace:
         return AppPlace(begun=True, done=True)
     fields = cast("dict[str, object]", at)
     rows = cast("dict[str, list[object]]", fields["replicas"])
-    return AppPlace(begun=bool(fields["begun"]), replicas={int(i): _replica(row) for i, row in rows.items()})
+    waited, begun = bool(fields["waited"]), bool(fields["begun"])
+    return AppPlace(waited=waited, begun=begun, replicas={int(i): _replica(row) for i, row in rows.items()})
 
 
 def _replica(row: list[object]) -> ReplicaPlace:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from torchx_core.schedulers.slurm.exits import exit_of
-from torchx_core.schedulers.slurm.facts import Facts
-from torchx_core.schedulers.slurm.queue import Job, is_over, is_waiting
-from torchx_core.schedulers.slurm.record import AppRecord
+from torchx_core.schedulers.slurm.facts import Attempt, Facts
+from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, is_waiting
+from torchx_core.schedulers.slurm.record import SLURM_LOG, AppRecord
 from torchx_core.specs import AppState
 
-__all__ = ["Verdict", "decide", "exit_words"]
+__all__ = ["Verdict", "decide", "exit_words", "may_be_listed_yet"]
 
-_UNSEEN_S: Final = 60.0
+UNSEEN_S: Final = 60.0
 """How long a job that Slurm does not list is taken for one that is about to be."""
 _TOLD: Final = {
     "NODE_FAIL": "node {nodes} failed",
@@ -23,6 +23,7 @@ _TOLD: Final = {
     "OUT_OF_MEMORY": "the job ran out of memory on {nodes}",
     "REVOKED": "the job was revoked",
 }
+_HALTED: Final = {"SUSPENDED": "suspended in Slurm", "STOPPED": "stopped in Slurm"}
 
 
 class Verdict(NamedTuple):
@@ -32,39 +33,42 @@ class Verdict(NamedTuple):
     msg: str = ""
 
 
-def decide(
-    record: AppRecord, facts: Facts, job: Job | None, *, listed_for_s: float | None, now: float
-) -> Verdict:
+def decide(record: AppRecord, facts: Facts, job: Job | None, *, now: float) -> Verdict:
     """Return the app's state; a terminal one is for good.
 
     Args:
         record: What was submitted.
         facts: Its files.
-        job: What Slurm says of its job; None when Slurm does not list it, or was not asked.
-        listed_for_s: How long ago Slurm was asked; None when it does not answer.
+        job: What Slurm says of its job, which may be that it knows of none (`UNLISTED`); None when Slurm
+            does not answer.
         now: Seconds since the epoch.
     """
     if facts.all_left:
         verdict = _by_the_nodes(record, facts)
         if verdict is not None:
             return verdict
-    if facts.job_id is None and job is None:
-        return _without_a_job(record, facts, listed_for_s, now)
-    if job is None:
-        if listed_for_s is None or now - record.created_at < _UNSEEN_S:
-            return _alive(facts)
-        return _over(record, facts, Job(job_id=facts.job_id or "", state="UNLISTED"))
+    if job is None or (job.state == UNLISTED and may_be_listed_yet(record, facts, now)):
+        return _alive(facts) if facts.job_id is not None else Verdict(AppState.SUBMITTED)
+    if facts.job_id is None and job.state == UNLISTED:
+        return _without_a_job(facts)
     if not is_over(job):
         waits = is_waiting(job) and job.restarts >= len(facts.runs)  # else Slurm said so before it began
-        return Verdict(AppState.PENDING, _waiting(job)) if waits else _alive(facts)
+        return Verdict(AppState.PENDING, _waiting(facts, job)) if waits else _alive(facts, job)
     return _over(record, facts, job)
+
+
+def may_be_listed_yet(record: AppRecord, facts: Facts, now: float) -> bool:
+    """Return whether a job that Slurm does not list may be one that it was not asked about since."""
+    if facts.job_id is None and (facts.submitting or facts.stop is not None):
+        return facts.submitting  # whoever finds the app stopped submits nothing
+    return now - max(record.created_at, facts.submitted_at) < UNSEEN_S
 
 
 def _by_the_nodes(record: AppRecord, facts: Facts) -> Verdict | None:
     """Return the outcome when every task has come to its end and it is clear why."""
     if facts.stop is not None:
         return _stopped(record, facts)
-    if all(attempts and attempts[-1].code == 0 and not attempts[-1].told for attempts in facts.attempts):
+    if all(attempts and _is_good(attempts[-1]) for attempts in facts.attempts):
         return Verdict(AppState.SUCCEEDED)
     return None
 
@@ -75,27 +79,28 @@ def _stopped(record: AppRecord, facts: Facts) -> Verdict:
     state = AppState[stop.outcome]
     if stop.index < 0:
         return Verdict(state, stop.msg)
-    planned = record.replicas[stop.index]
-    attempts = facts.attempts[stop.index]
-    how = exit_words(attempts[-1].code) if attempts else "did not start"
-    return Verdict(state, f"{planned.role}/{planned.replica} failed: {how}")
+    why = f"; {stop.msg}" if stop.msg else ""
+    return Verdict(state, f"{_failure(record, facts, stop.index)}{why}")
 
 
-def _without_a_job(record: AppRecord, facts: Facts, listed_for_s: float | None, now: float) -> Verdict:
-    """Judge an app that was not handed to Slurm; if its submitter died, only a submit of its id can help."""
-    if facts.submitting or now - record.created_at < _UNSEEN_S or listed_for_s is None:
-        return Verdict(AppState.SUBMITTED)
+def _without_a_job(facts: Facts) -> Verdict:
+    """Judge an app that was not handed to Slurm: its submitter died, so only a submit of its id can help."""
+    if facts.stop is not None:
+        return Verdict(AppState[facts.stop.outcome], facts.stop.msg)
     return Verdict(AppState.FAILED, "its submitter ended before the job was handed to Slurm; submit it again")
 
 
-def _alive(facts: Facts) -> Verdict:
+def _alive(facts: Facts, job: Job | None = None) -> Verdict:
     if not any(facts.attempts):
         return Verdict(AppState.PENDING)
-    return Verdict(AppState.RUNNING, f"stopping: {facts.stop.msg}" if facts.stop and facts.stop.msg else "")
+    if facts.stop and facts.stop.msg:
+        return Verdict(AppState.RUNNING, f"stopping: {facts.stop.msg}")
+    return Verdict(AppState.RUNNING, _HALTED.get(job.state, "") if job else "")
 
 
-def _waiting(job: Job) -> str:
-    return f"waiting in Slurm's queue: {job.reason}" if job.reason not in {"", "None"} else ""
+def _waiting(facts: Facts, job: Job) -> str:
+    again = " again" if facts.begun else ""
+    return f"waiting in Slurm's queue{again}: {job.reason}" if job.reason not in {"", "None"} else ""
 
 
 def _over(record: AppRecord, facts: Facts, job: Job) -> Verdict:
@@ -103,21 +108,27 @@ def _over(record: AppRecord, facts: Facts, job: Job) -> Verdict:
     if facts.stop is not None:
         return _stopped(record, facts)
     if job.state == "CANCELLED":
-        return Verdict(AppState.CANCELLED, f"job {job.job_id} was cancelled in Slurm")
+        by = f" by {job.ended_by}" if job.ended_by else ""
+        return Verdict(AppState.CANCELLED, f"job {job.job_id} was cancelled in Slurm{by}")
     if job.state in _TOLD:
         return Verdict(AppState.FAILED, _TOLD[job.state].format(nodes=_lost_nodes(facts) or job.nodes))
-    bad = [
-        (index, attempts[-1] if attempts else None)
-        for index, attempts in enumerate(facts.attempts)
-        if not attempts or attempts[-1].code != 0
-    ]
-    if not bad:
+    lost = [i for i, attempts in enumerate(facts.attempts) if not attempts or not _is_good(attempts[-1])]
+    if not lost:
         return Verdict(AppState.SUCCEEDED)
-    index, attempt = bad[0]
-    planned = record.replicas[index]
-    how = exit_words(attempt.code) if attempt else "did not start"
-    said = "Slurm no longer lists its job" if job.state == "UNLISTED" else f"Slurm says {job.state}"
-    return Verdict(AppState.FAILED, f"{planned.role}/{planned.replica} failed: {how}; {said}")
+    said = "Slurm no longer lists its job" if job.state == UNLISTED else f"Slurm says {job.state}"
+    more = record.path(SLURM_LOG)
+    return Verdict(AppState.FAILED, f"{_failure(record, facts, lost[0])}; {said}; see {more}")
+
+
+def _is_good(attempt: Attempt) -> bool:
+    return attempt.code == 0 and not attempt.told
+
+
+def _failure(record: AppRecord, facts: Facts, index: int) -> str:
+    planned, attempts = record.replicas[index], facts.attempts[index]
+    how = exit_words(attempts[-1].code) if attempts else "did not start"
+    told = " after Slurm told it to end" if facts.stop is None and attempts and attempts[-1].told else ""
+    return f"{planned.role}/{planned.replica} failed: {how}{told}"
 
 
 def _lost_nodes(facts: Facts) -> str:

@@ -19,7 +19,12 @@ def diagnose(root: str) -> list[Finding]:
         return [Finding(subject="slurm", verdict=Verdict.ABSENT, text="no Slurm commands on this host")]
     except SchedulerError as err:
         return [Finding(subject="slurm", verdict=Verdict.WARNING, text=str(err))]
-    return [Finding(subject="slurm", verdict=Verdict.OK, text=version), _nodes(), _state_dir(root)]
+    return [
+        Finding(subject="slurm", verdict=Verdict.OK, text=version),
+        _nodes(),
+        _accounting(),
+        _state_dir(root),
+    ]
 
 
 def _nodes() -> Finding:
@@ -29,6 +34,17 @@ def _nodes() -> Finding:
         advice = "is the controller up, and SLURM_CONF right?"
         return Finding(subject="controller", verdict=Verdict.PROBLEM, text=str(err), advice=advice)
     return Finding(subject="partitions", verdict=Verdict.OK, text="; ".join(rows) or "none")
+
+
+def _accounting() -> Finding:
+    try:
+        call(["sacct", "--noheader", "--allocations"])
+    except CommandFailed:
+        text = "none; how a job ended that Slurm has forgotten only the app's own files can say"
+        return Finding(subject="accounting", verdict=Verdict.ABSENT, text=text)
+    except SchedulerError as err:
+        return Finding(subject="accounting", verdict=Verdict.WARNING, text=str(err))
+    return Finding(subject="accounting", verdict=Verdict.OK, text="answers")
 
 
 def _state_dir(root: str) -> Finding:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
+from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.record import JOB, STOP, SUBMIT_LOCK, AppRecord
 from torchx_core.supervisor.records import Json, read_json
 
@@ -57,6 +58,8 @@ class Facts:
     """How the app stands, as its own files have it."""
 
     job_id: str | None
+    submitted_at: float
+    """When that was written down; 0.0 when it was not."""
     submitting: bool
     """Whether somebody is about to hand the job to Slurm."""
     runs: Sequence[Run]
@@ -83,10 +86,13 @@ class Facts:
 
 def read_facts(record: AppRecord) -> Facts:
     """Read everything."""
+    refresh(record.directory)
     runs = list(_runs(record))
-    job_id = job_id_of(record)
+    job = record.read(JOB)
+    job_id = str(job["job_id"]) if job else None
     return Facts(
         job_id=job_id,
+        submitted_at=cast("float", job.get("time", 0.0)) if job else 0.0,
         submitting=job_id is None and _is_locked(record),
         runs=runs,
         attempts=[list(_attempts(replica.log_dir)) for replica in record.replicas],
@@ -96,18 +102,15 @@ def read_facts(record: AppRecord) -> Facts:
     )
 
 
-def job_id_of(record: AppRecord) -> str | None:
-    """Return the id of the app's job, as far as it is settled which it is."""
-    job = record.read(JOB)
-    return str(job["job_id"]) if job else None
-
-
 def read_attempt(log_dir: str, number: int) -> Attempt | None:
     """Return what is known of an attempt; None when it has not started."""
-    start = read_json(os.path.join(log_dir, str(number), "start.json"))
+    refresh(log_dir)
+    folder = os.path.join(log_dir, str(number))
+    refresh(folder)
+    start = read_json(os.path.join(folder, "start.json"))
     if start is None:
         return None
-    end = read_json(os.path.join(log_dir, str(number), "end.json")) or {}
+    end = read_json(os.path.join(folder, "end.json")) or {}
     return Attempt(
         number=number,
         run=cast("int", start["run"]),

@@ -6,16 +6,19 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from torchx_core.errors import UnknownAppException
 from torchx_core.schedulers.events import AppEvent, Batch, ReplicaChanged, StateChanged
 from torchx_core.schedulers.responses import FollowOptions
 from torchx_core.schedulers.scheduler import EventFeed
 from torchx_core.schedulers.slurm.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
+from torchx_core.schedulers.slurm.decide import Verdict
 from torchx_core.schedulers.slurm.exits import exit_of
 from torchx_core.schedulers.slurm.facts import Attempt, read_attempt
+from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.queue import JobQueue
-from torchx_core.schedulers.slurm.record import LEASE, AppRecord, Planned
+from torchx_core.schedulers.slurm.record import LEASE, NEVER_RENEWED, AppRecord, Planned
 from torchx_core.schedulers.slurm.replica_log import read_lines, read_reports
 from torchx_core.schedulers.slurm.settle import Standing, exists, look
 from torchx_core.schedulers.slurm.view import replica_state
@@ -28,6 +31,8 @@ _SHORTEST_S, _LONGEST_S = 0.05, 1.0
 _LOOK_EVERY_S = 1.0
 """How often it is asked whether the app is over, while nothing happens."""
 _RENEWALS_PER_LEASE = 4
+_WAITS_FROM_S = 10.0
+"""How long after its submit an app that has not begun is said to wait."""
 
 
 class SlurmFeed(EventFeed):
@@ -73,6 +78,7 @@ class SlurmFeed(EventFeed):
             return None
         if not exists(self._record):
             raise UnknownAppException(self._handle)
+        refresh(self._record.directory)
         self._join()
         self._renew()
         events = list(self._news(None))
@@ -109,9 +115,9 @@ class SlurmFeed(EventFeed):
 
     def _last_news(self) -> list[AppEvent]:
         """Return what comes once the app is over: the rest of its output, then its end."""
-        standing = look(self._record, self._queue, asked_after=self._began)
-        if standing.ended_at is None:
-            return []
+        verdict, standing = look(self._record, self._queue, asked_after=self._began)
+        if standing is None or standing.ended_at is None:
+            return list(self._waiting(verdict))
         events = list(self._news(standing))
         if events:
             return events  # perhaps not all of it: one batch after the other
@@ -120,6 +126,15 @@ class SlurmFeed(EventFeed):
             state=standing.state, time=standing.ended_at, msg=standing.status.msg, status=standing.status
         )
         return [last]
+
+    def _waiting(self, verdict: Verdict) -> Iterator[AppEvent]:
+        """Say once why an app waits in the queue, unless it is about to begin."""
+        place = self._place
+        if place.begun or place.waited or verdict.state is not AppState.PENDING or not verdict.msg:
+            return
+        if time.time() >= self._record.created_at + _WAITS_FROM_S:
+            place.waited = True
+            yield StateChanged(state=AppState.PENDING, time=time.time(), msg=verdict.msg)
 
     def _news(self, over: Standing | None) -> Iterator[AppEvent]:
         """Yield what is new; once the app is over also the end of those whose end nobody saw."""
@@ -172,11 +187,8 @@ class SlurmFeed(EventFeed):
         if lease_s is None or time.monotonic() < self._renew_at:
             return
         self._renew_at = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
-        path = self._record.path(LEASE)
-        temporary = f"{path}.{os.urandom(4).hex()}"
-        with open(temporary, "wb") as file:
-            file.write(os.urandom(8).hex().encode())
-        os.replace(temporary, path)
+        with suppress(FileNotFoundError), open(self._record.path(LEASE), "r+b") as file:  # or it was deleted
+            file.write(os.urandom(len(NEVER_RENEWED) // 2).hex().encode())  # in place: a full disk has room
 
 
 def _find(known: list[Attempt] | None, planned: Planned, number: int) -> Attempt | None:

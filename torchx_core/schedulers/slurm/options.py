@@ -35,6 +35,12 @@ def slurm_run_opts() -> runopts:
         "nomem", type_=bool, default=False, help="do not ask for memory: for clusters that do not track it"
     )
     opts.add(
+        "export",
+        type_=str,
+        default="ALL",
+        help="which of the submitter's variables the job gets, as sbatch takes it: ALL, NONE, or names",
+    )
+    opts.add(
         "replicas_per_node",
         type_=int,
         default=1,

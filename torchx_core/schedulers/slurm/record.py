@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, cast
 
-from torchx_core.schedulers.stored import read_versioned
-from torchx_core.specs import AppDef, CfgVal
-from torchx_core.supervisor.records import Json, read_json
+from torchx_core.schedulers.paths import name_of
+from torchx_core.schedulers.stored import StoredApp, read_versioned
+from torchx_core.specs import CfgVal
+from torchx_core.supervisor.records import Json, read_json, write_once
 
 __all__ = [
     "FINAL",
     "JOB",
     "LEASE",
+    "NEVER_RENEWED",
     "PLAN",
     "SCRIPT",
     "SHIM",
+    "SLURM_LOG",
     "SPEC",
     "STOP",
     "SUBMIT_LOCK",
@@ -31,6 +35,9 @@ __all__ = [
 VERSION = 1
 SPEC, PLAN, SCRIPT, SHIM = "spec.json", "plan.json", "job.sh", "shim.pyz"
 JOB, STOP, LEASE, FINAL = "job.json", "stop.json", "lease", "final.json"
+SLURM_LOG = "slurm.log"  # what Slurm, srun and our own program have to say
+NEVER_RENEWED = b"0" * 16  # in the lease file; whoever follows the app writes something else there
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 SUBMIT_LOCK = "submit.lock"  # held with flock by whoever is about to call sbatch
 
 
@@ -43,36 +50,13 @@ class Planned(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AppRecord:
-    """What was submitted; never changes while the app exists."""
-
-    directory: str
-    content: Json
+class AppRecord(StoredApp):
+    """What was submitted, and the way to what became of it."""
 
     @property
-    def incarnation(self) -> str:
-        """Unique among all apps that ever had this id."""
-        return str(self.content["incarnation"])
-
-    @property
-    def created_at(self) -> float:
-        """Seconds since the epoch."""
-        return cast("float", self.content["created_at"])
-
-    @property
-    def asked(self) -> Json:
-        """What makes two submits the same request: app and cfg."""
-        return cast("Json", self.content["asked"])
-
-    @property
-    def name(self) -> str:
-        """The app's name."""
-        return str(cast("Json", self.asked["app"])["name"])
-
-    @cached_property
-    def app(self) -> AppDef:
-        """The app as it was submitted."""
-        return AppDef.from_dict(cast("Json", self.asked["app"]))
+    def app_id(self) -> str:
+        """The app's id, which is also the name of its job."""
+        return name_of(os.path.basename(self.directory))
 
     @property
     def cfg(self) -> dict[str, CfgVal]:
@@ -94,13 +78,24 @@ class AppRecord:
         """All replicas, in the order of the roles."""
         return [Planned(*row) for row in cast("list[tuple[str, int, str]]", self.content["replicas"])]
 
-    def path(self, name: str) -> str:
-        """Return the path of one of the app's files."""
-        return os.path.join(self.directory, name)
+    @property
+    def log_dirs(self) -> Iterable[str]:
+        """Where each replica's logs lie."""
+        return (planned.log_dir for planned in self.replicas)
 
     def read(self, name: str) -> Json | None:
         """Return the content of one of the app's files; None when it is absent or torn."""
         return read_json(self.path(name))
+
+    def write(self, name: str, content: Json) -> bool:
+        """Create one of the app's files whole, unless it exists; return whether there was room."""
+        try:
+            write_once(self.directory, name, content)
+        except OSError as err:
+            if err.errno not in _NO_ROOM:
+                raise
+            return False
+        return True
 
 
 def read_record(directory: str) -> AppRecord | None:

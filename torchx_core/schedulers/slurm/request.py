@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import cast
 
+from torchx_core.errors import InvalidAppError
 from torchx_core.schedulers.option_values import count, seconds
 from torchx_core.schedulers.paths import file_name
 from torchx_core.schedulers.secrets import mask_env
 from torchx_core.schedulers.slurm.options import SBATCH_TEXTS
-from torchx_core.schedulers.slurm.record import PLAN, SCRIPT, SHIM, Planned
+from torchx_core.schedulers.slurm.record import PLAN, SCRIPT, SHIM, SLURM_LOG, Planned
 from torchx_core.specs import AppDef, CfgVal, InvalidRunConfigException, Role, macros, make_app_handle
 from torchx_core.supervisor.records import Json
 
-__all__ = ["SlurmRequest", "render"]
+__all__ = ["SlurmRequest", "check_app", "render"]
 
 RANK0_ENV = "TORCHX_RANK0_HOST"
 
@@ -58,8 +59,27 @@ class SlurmRequest:
         return "\n".join([shlex.join(self.sbatch), "", self.script, f"# {PLAN}", json.dumps(plan, indent=2)])
 
 
+def check_app(app: AppDef) -> None:
+    """Check what `render` takes for granted.
+
+    Raises:
+        InvalidAppError: Slurm cannot run it.
+    """
+    for i, role in enumerate(app.roles):
+        if role.mounts:
+            problem = "slurm cannot mount anything; use paths that the nodes have"
+            raise InvalidAppError(f"roles[{i}].mounts", problem)
+
+
 def render(
-    app: AppDef, cfg: Mapping[str, CfgVal], *, app_id: str, app_dir: str, session: str, cwd: str
+    app: AppDef,
+    cfg: Mapping[str, CfgVal],
+    *,
+    app_id: str,
+    app_dir: str,
+    session: str,
+    cwd: str,
+    absolute: Callable[[str], str],
 ) -> SlurmRequest:
     """Return the request.
 
@@ -70,14 +90,18 @@ def render(
         app_dir: Where its record will lie.
         session: Its session.
         cwd: Where the submitter is.
+        absolute: Returns the absolute path of what an option names, on the host where Slurm's commands run.
 
     Raises:
-        InvalidAppError: Slurm cannot run it.
         InvalidRunConfigException: An option's value is not allowed.
     """
     for name, value in cfg.items():
         if isinstance(value, str) and any(ord(letter) < ord(" ") for letter in value):
             raise InvalidRunConfigException(f"{name} must be one line of plain text: {value!r}", name, cfg)
+    log_root = os.path.join(app_dir, "log")
+    if cfg.get("log_dir"):
+        log_root = os.path.join(absolute(str(cfg["log_dir"])), file_name(session), file_name(app_id))
+    directory = absolute(str(cfg["job_dir"])) if cfg.get("job_dir") else cwd
     incarnation = os.urandom(8).hex()
     comment = f"torchx:{session}/{app_id}:{incarnation}"
     components = [_component(role, cfg) for role in app.roles]
@@ -93,8 +117,8 @@ def render(
         incarnation=incarnation,
         comment=comment,
         sbatch=sbatch,
-        script=_script(app_dir, str(cfg["python"])),
-        plan=_plan(app, cfg, app_id=app_id, app_dir=app_dir, session=session, cwd=cwd),
+        script=_script(app_dir, cfg),
+        plan=_plan(app, cfg, app_id=app_id, log_root=log_root, session=session, cwd=directory),
     )
 
 
@@ -102,16 +126,16 @@ def _common(app_id: str, app_dir: str, comment: str, cfg: Mapping[str, CfgVal]) 
     return [
         f"--job-name={app_id}",
         f"--comment={comment} {cfg['comment']}" if cfg.get("comment") else f"--comment={comment}",
-        f"--output={app_dir}/slurm.log".replace("%", "%%"),
+        f"--output={app_dir}/{SLURM_LOG}".replace("%", "%%"),
         "--open-mode=append",
         "--requeue" if cfg["requeue"] else "--no-requeue",
-        "--export=ALL",
+        f"--export={cfg['export']}",
     ]
 
 
 def _component(role: Role, cfg: Mapping[str, CfgVal]) -> list[str]:
     """Return the options of a role's component of the job."""
-    per_node = min(role.num_replicas, max(1, count(cfg, "replicas_per_node") or 1))
+    per_node = _per_node(role, cfg)
     resource = role.resource
     options = [
         f"--nodes={ceil(role.num_replicas / per_node)}",
@@ -126,35 +150,45 @@ def _component(role: Role, cfg: Mapping[str, CfgVal]) -> list[str]:
     return options + [f"--{name}={cfg[name]}" for name in SBATCH_TEXTS if cfg.get(name)]
 
 
-def _script(app_dir: str, python: str) -> str:
-    lead = shlex.join([python, os.path.join(app_dir, SHIM), "lead", app_dir])
+def _per_node(role: Role, cfg: Mapping[str, CfgVal]) -> int:
+    return min(role.num_replicas, max(1, count(cfg, "replicas_per_node") or 1))
+
+
+def _script(app_dir: str, cfg: Mapping[str, CfgVal]) -> str:
+    lead = shlex.join([*_python(cfg), os.path.join(app_dir, SHIM), "lead", app_dir])
     return f"#!/bin/sh\nexec {lead}\n"
 
 
+def _python(cfg: Mapping[str, CfgVal]) -> list[str]:
+    """Return what runs our program: nothing that the user's variables or packages name gets into it."""
+    return [str(cfg["python"]), "-I", "-S"]
+
+
 def _plan(
-    app: AppDef, cfg: Mapping[str, CfgVal], *, app_id: str, app_dir: str, session: str, cwd: str
+    app: AppDef, cfg: Mapping[str, CfgVal], *, app_id: str, log_root: str, session: str, cwd: str
 ) -> Json:
-    log_root = os.path.join(app_dir, "log")
-    if cfg.get("log_dir"):
-        log_dir = os.path.abspath(os.path.expanduser(str(cfg["log_dir"])))
-        log_root = os.path.join(log_dir, file_name(session), file_name(app_id))
-    directory = os.path.abspath(os.path.expanduser(str(cfg["job_dir"]))) if cfg.get("job_dir") else cwd
     handle = make_app_handle("slurm", session, app_id)
     replicas = [
-        _replica(role, k, app_id=app_id, handle=handle, log_root=log_root, cwd=directory)
+        _replica(role, k, app_id=app_id, handle=handle, log_root=log_root, cwd=cwd)
         for role in app.roles
         for k in range(role.num_replicas)
     ]
     return {
-        "python": str(cfg["python"]),
+        "python": _python(cfg),
         "rank0_env": RANK0_ENV,
         "grace_s": seconds(cfg, "grace_s") or 0.0,
         "timeout_s": seconds(cfg, "timeout_s"),
         "deadline": seconds(cfg, "deadline"),
         "lease_s": seconds(cfg, "lease_s"),
-        "roles": [{"replicas": role.num_replicas, "cpus": max(1, role.resource.cpu)} for role in app.roles],
+        "roles": [_step(role, cfg) for role in app.roles],
         "replicas": replicas,
     }
+
+
+def _step(role: Role, cfg: Mapping[str, CfgVal]) -> Json:
+    """Return what srun has to know: replicas that share a node's GPUs would all see all of them."""
+    gpus_each = max(0, role.resource.gpu) if _per_node(role, cfg) > 1 else 0
+    return {"replicas": role.num_replicas, "cpus": max(1, role.resource.cpu), "gpus_each": gpus_each}
 
 
 def _replica(role: Role, k: int, *, app_id: str, handle: str, log_root: str, cwd: str) -> Json:

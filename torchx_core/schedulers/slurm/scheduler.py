@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import ClassVar
 
-from torchx_core.errors import CorruptRecordError, InvalidAppError, NewerRecordError, UnknownAppException
 from torchx_core.schedulers import (
     CancelOutcome,
     Capabilities,
@@ -16,29 +15,27 @@ from torchx_core.schedulers import (
     Finding,
     FollowOptions,
     ListAppResponse,
-    Scheduler,
 )
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.option_values import check_grace
-from torchx_core.schedulers.paths import default_state_dir, file_name, name_of
-from torchx_core.schedulers.removing import remove_debris
+from torchx_core.schedulers.ownership import owned_by
+from torchx_core.schedulers.recorded import RecordedScheduler
 from torchx_core.schedulers.slurm.cancelling import ask_to_end
-from torchx_core.schedulers.slurm.deletion import delete_app, size_bytes
 from torchx_core.schedulers.slurm.diagnosis import diagnose
 from torchx_core.schedulers.slurm.feed import SlurmFeed
+from torchx_core.schedulers.slurm.native import native
 from torchx_core.schedulers.slurm.options import slurm_run_opts
-from torchx_core.schedulers.slurm.ownership import owner_of, set_owner
 from torchx_core.schedulers.slurm.queue import JobQueue, shared_queue
 from torchx_core.schedulers.slurm.record import AppRecord, read_record
-from torchx_core.schedulers.slurm.request import SlurmRequest, render
-from torchx_core.schedulers.slurm.settle import Standing, settle
+from torchx_core.schedulers.slurm.request import SlurmRequest, check_app, render
+from torchx_core.schedulers.slurm.settle import Standing, ask_about_all, may_run, settle
 from torchx_core.schedulers.slurm.submit import submit
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 
 __all__ = ["SlurmScheduler"]
 
 
-class SlurmScheduler(Scheduler[SlurmRequest]):
+class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
     """Runs each app as one job of a Slurm cluster: a component per role, a task per replica.
 
     What the nodes do lies in files that they share with everybody who follows the app (see ``node``); Slurm
@@ -67,19 +64,14 @@ class SlurmScheduler(Scheduler[SlurmRequest]):
             state_dir: Where records lie, on a file system that submitters and nodes share; None for
                 ``TORCHX_STATE_DIR``, or the XDG state directory, which is in the home directory.
         """
-        super().__init__(backend, session_name)
-        self._root = os.path.abspath(state_dir) if state_dir else default_state_dir()
-        self._session_dir = os.path.join(self._root, backend, file_name(session_name))
+        super().__init__(backend, session_name, state_dir=state_dir)
 
     def run_opts(self) -> runopts:
         """Return the options."""
         return slurm_run_opts()
 
     def _validate(self, app: AppDef) -> None:
-        for i, role in enumerate(app.roles):
-            if role.mounts:
-                problem = f"{self.backend} cannot mount anything; use paths that the nodes have"
-                raise InvalidAppError(f"roles[{i}].mounts", problem)
+        check_app(app)
 
     def _submit_dryrun(
         self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None
@@ -92,6 +84,7 @@ class SlurmScheduler(Scheduler[SlurmRequest]):
             app_dir=self._app_dir(chosen),
             session=self.session_name,
             cwd=os.getcwd(),
+            absolute=_absolute,
         )
         return AppDryRunInfo(request, str)
 
@@ -109,32 +102,23 @@ class SlurmScheduler(Scheduler[SlurmRequest]):
         return None
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
-        """Return what Slurm says of the app's job; None when it does not list it."""
+        """Return what Slurm says of the app's job: its queue, or else its accounting."""
         record = read_record(self._app_dir(app_id))
-        job = record.read("job.json") if record else None
-        return dict(job) if job else None
+        return None if record is None else native(record)
+
+    def _read(self, directory: str) -> AppRecord | None:
+        return read_record(directory)
 
     def list(self) -> list[ListAppResponse]:
-        """Return the apps of the session, oldest first; a record that cannot be read is UNKNOWN."""
-        try:
-            names = [n for n in os.listdir(self._session_dir) if not n.startswith(".")]
-        except FileNotFoundError:
-            return []
-        rows = [row for name in names if (row := self._row(name))]
-        return sorted(rows, key=lambda row: (row.submitted_at or 0.0, row.app_id))
+        """Return the apps of the session, having asked Slurm about all of them together."""
+        ask_about_all(self._session_dir, self._queue)
+        return super().list()
 
-    def _row(self, name: str) -> ListAppResponse | None:
-        app_id = name_of(name)
-        try:
-            record = read_record(os.path.join(self._session_dir, name))
-            if record is None:
-                return None
-            state = settle(record, self._queue).state
-        except FileNotFoundError:
-            return None  # deleted while we look
-        except (CorruptRecordError, NewerRecordError):
-            return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN)
-        return ListAppResponse(app_id=app_id, state=state, name=record.name, submitted_at=record.created_at)
+    def _state_of(self, record: AppRecord) -> AppState:
+        return settle(record, self._queue).state
+
+    def _may_run(self, directory: str) -> bool:
+        return may_run(directory, self._queue)
 
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
@@ -148,68 +132,32 @@ class SlurmScheduler(Scheduler[SlurmRequest]):
         record = read_record(self._app_dir(app_id))
         if record is None:
             return CancelOutcome.UNKNOWN_APP
-        if if_owner is not None and owner_of(record) != if_owner:
-            return CancelOutcome.NOT_OWNER
-        if settle(record, self._queue).ended_at is not None:
-            return CancelOutcome.ALREADY_TERMINAL
         try:
-            ask_to_end(record, grace_s, reason)
+            with owned_by(record, if_owner) as owned:
+                if not owned:
+                    return CancelOutcome.NOT_OWNER
+                if settle(record, self._queue).ended_at is not None:
+                    return CancelOutcome.ALREADY_TERMINAL
+                ask_to_end(record, grace_s, reason)
         except FileNotFoundError:
             return CancelOutcome.UNKNOWN_APP  # deleted while we looked
         return CancelOutcome.REQUESTED
-
-    def delete(self, app_id: str) -> None:
-        """Remove the record of a terminal app, and its logs, wherever they lie."""
-        record = read_record(self._app_dir(app_id))
-        if record is not None:
-            delete_app(record, self._handle(app_id), self._queue)
-
-    def size_bytes(self, app_id: str) -> int:
-        """Return the size of the app's record and logs."""
-        record = read_record(self._app_dir(app_id))
-        return 0 if record is None else size_bytes(record)
 
     def diagnose(self) -> builtins.list[Finding]:
         """Look at the cluster, and at the state directory."""
         return diagnose(self._root)
 
-    def prune(
-        self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
-    ) -> builtins.list[str]:
-        """Delete terminal apps as every scheduler does, and what killed submits and deletes left over."""
-        remove_debris(self._session_dir)
-        return super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
-
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> SlurmFeed:
         """Open the app's event stream."""
         return SlurmFeed(self._record(app_id), self._handle(app_id), cursor, options, self._queue)
-
-    def owner(self, app_id: str) -> str | None:
-        """Return the owner's token."""
-        return owner_of(self._record(app_id))
-
-    def take_over(self, app_id: str, token: str, *, expected: str | None = None, force: bool = False) -> bool:
-        """Change the owner by compare-and-set."""
-        try:
-            return set_owner(self._record(app_id), token, expected, force=force)
-        except FileNotFoundError as err:
-            raise UnknownAppException(self._handle(app_id)) from err
 
     @property
     def _queue(self) -> JobQueue:
         return shared_queue()
 
-    def _record(self, app_id: str) -> AppRecord:
-        record = read_record(self._app_dir(app_id))
-        if record is None:
-            raise UnknownAppException(self._handle(app_id))
-        return record
 
-    def _app_dir(self, app_id: str) -> str:
-        return os.path.join(self._session_dir, file_name(app_id))
-
-    def _handle(self, app_id: str) -> str:
-        return f"{self.backend}://{self.session_name}/{app_id}"
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def _description(app_id: str, record: AppRecord, standing: Standing) -> DescribeAppResponse:

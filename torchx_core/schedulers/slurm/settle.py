@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, NamedTuple, cast
 
 from torchx_core.errors import SchedulerError
-from torchx_core.schedulers.slurm.decide import Verdict, decide
-from torchx_core.schedulers.slurm.facts import Attempt, Facts, job_id_of, last_result, read_facts
-from torchx_core.schedulers.slurm.queue import Job, JobQueue, Snapshot
-from torchx_core.schedulers.slurm.record import FINAL, AppRecord
+from torchx_core.schedulers.paths import name_of
+from torchx_core.schedulers.slurm.decide import Verdict, decide, may_be_listed_yet
+from torchx_core.schedulers.slurm.facts import Attempt, Facts, last_result, read_facts
+from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over
+from torchx_core.schedulers.slurm.queue import JobQueue, Snapshot
+from torchx_core.schedulers.slurm.record import FINAL, JOB, AppRecord
 from torchx_core.schedulers.slurm.view import dump_final, final_attempts, load_final, status
-from torchx_core.specs import AppState, AppStatus
-from torchx_core.supervisor.records import Json, write_once
+from torchx_core.specs import AppState, AppStatus, is_terminal
+from torchx_core.supervisor.records import Json, read_json
 
-__all__ = ["Standing", "exists", "look", "settle"]
+__all__ = ["Look", "Standing", "ask_about_all", "exists", "look", "may_run", "settle"]
+
+logger: Final = logging.getLogger(__name__)
 
 _FRESH_S = 1.0
 """How old Slurm's answer may be for somebody who asks how an app stands."""
@@ -39,18 +46,23 @@ def settle(record: AppRecord, queue: JobQueue) -> Standing:
     if final is not None:
         return _over(record, final)
     facts = read_facts(record)
-    standing = _judge(record, facts, None, None)
-    if standing.ended_at is not None:
-        return standing
-    try:
-        snapshot = queue.ask(at_most_s_old=_FRESH_S)
-    except SchedulerError:
-        return standing
-    return _judge(record, facts, snapshot, time.monotonic() - snapshot.asked_at)
+    verdict = _verdict(record, facts, None)
+    if not is_terminal(verdict.state):
+        with suppress(SchedulerError):
+            verdict = _verdict(record, facts, _asked(record, facts, queue))
+    return _standing(record, facts, verdict)
 
 
-def look(record: AppRecord, queue: JobQueue, *, asked_after: float) -> Standing:
-    """Look without ever waiting for Slurm.
+class Look(NamedTuple):
+    """What a look at an app has shown."""
+
+    verdict: Verdict
+    standing: Standing | None
+    """Set when it is over."""
+
+
+def look(record: AppRecord, queue: JobQueue, *, asked_after: float) -> Look:
+    """Look without ever waiting for Slurm, and without asking it what the app's own files say.
 
     Args:
         record: The app.
@@ -60,41 +72,92 @@ def look(record: AppRecord, queue: JobQueue, *, asked_after: float) -> Standing:
     """
     final = record.read(FINAL)
     if final is not None:
-        return _over(record, final)
+        standing = _over(record, final)
+        return Look(Verdict(standing.state, standing.status.msg), standing)
     facts = read_facts(record)
+    verdict = _verdict(record, facts, None)
+    if not is_terminal(verdict.state):
+        verdict = _verdict(record, facts, _listed_since(record, facts, queue, asked_after))
+    return Look(verdict, _standing(record, facts, verdict) if is_terminal(verdict.state) else None)
+
+
+def _listed_since(record: AppRecord, facts: Facts, queue: JobQueue, asked_after: float) -> Job | None:
     snapshot = queue.poll()
     if snapshot.asked_at < asked_after:
-        return _judge(record, facts, None, None)
-    return _judge(record, facts, snapshot, time.monotonic() - snapshot.asked_at)
+        return None
+    job = _listed(record, facts, snapshot)
+    return _ours(record, queue.accounting.poll(job.job_id)) if _is_forgotten(record, facts, job) else job
 
 
-def _judge(
-    record: AppRecord, facts: Facts, snapshot: Snapshot | None, listed_for_s: float | None
-) -> Standing:
-    job = _job(record, snapshot)
-    verdict = decide(record, facts, job, listed_for_s=listed_for_s, now=time.time())
-    if verdict.state in {AppState.SUCCEEDED, AppState.FAILED, AppState.CANCELLED}:
+def ask_about_all(session_dir: str, queue: JobQueue) -> None:
+    """See that accounting is asked once for all apps of a session that `settle` is about to look at."""
+    ids = set(_open_jobs(session_dir))
+    if ids:
+        with suppress(SchedulerError):
+            queue.accounting.ask(ids.difference(queue.ask(at_most_s_old=_FRESH_S).jobs))
+
+
+def _open_jobs(session_dir: str) -> Iterator[str]:
+    """Yield the jobs of a session's apps that are not known to be over."""
+    with suppress(FileNotFoundError):
+        for name in os.listdir(session_dir):
+            directory = os.path.join(session_dir, name)
+            if not os.path.exists(os.path.join(directory, FINAL)):
+                job = read_json(os.path.join(directory, JOB))
+                if job is not None:
+                    yield str(job["job_id"])
+
+
+def _asked(record: AppRecord, facts: Facts, queue: JobQueue) -> Job | None:
+    job = _listed(record, facts, queue.ask(at_most_s_old=_FRESH_S))
+    if _is_forgotten(record, facts, job):
+        queue.accounting.ask([job.job_id])
+        return _ours(record, queue.accounting.poll(job.job_id))
+    return job
+
+
+def _verdict(record: AppRecord, facts: Facts, job: Job | None) -> Verdict:
+    return decide(record, facts, job, now=time.time())
+
+
+def _standing(record: AppRecord, facts: Facts, verdict: Verdict) -> Standing:
+    if is_terminal(verdict.state):
         return _over(record, _finished(record, verdict))
     attempts = [list(rows) for rows in facts.attempts]
     told = status(record, verdict, attempts, num_restarts=facts.num_restarts, result=last_result(record))
     return Standing(state=verdict.state, ended_at=None, status=told, attempts=attempts)
 
 
-def _job(record: AppRecord, snapshot: Snapshot | None) -> Job | None:
+def _listed(record: AppRecord, facts: Facts, snapshot: Snapshot) -> Job:
     """Find the app's job by its id, or by its comment when nobody had the time to write the id down."""
-    if snapshot is None:
-        return None
-    job_id = job_id_of(record)
-    if job_id is not None:
-        return snapshot.jobs.get(job_id)
-    return next((job for job in snapshot.jobs.values() if job.comment.startswith(record.comment)), None)
+    job: Job | None
+    if facts.job_id is not None:
+        job = _ours(record, snapshot.jobs.get(facts.job_id))
+    else:
+        job = next((job for job in snapshot.jobs.values() if job.comment.startswith(record.comment)), None)
+    return job or Job(job_id=facts.job_id or "", state=UNLISTED)
+
+
+def _ours(record: AppRecord, job: Job | None) -> Job | None:
+    """Return the job, but none that has come by the id after the controller lost its state."""
+    if job is None or job.comment.startswith(record.comment):
+        return job
+    if job.name == record.app_id and not job.comment.startswith("torchx:"):
+        return job  # somebody has changed its comment, or accounting keeps none
+    return Job(job_id=job.job_id, state=UNLISTED)
+
+
+def _is_forgotten(record: AppRecord, facts: Facts, job: Job) -> bool:
+    """Return whether only accounting can say how the job ended."""
+    return job.state == UNLISTED and bool(job.job_id) and not may_be_listed_yet(record, facts, time.time())
 
 
 def _finished(record: AppRecord, verdict: Verdict) -> Json:
     """Write the end down, unless somebody was faster; return what counts."""
     facts = read_facts(record)  # once more: what the nodes wrote before the job was over is all there now
     final = dump_final(verdict, facts, ended_at=_ended_at(facts), result=last_result(record))
-    write_once(record.directory, FINAL, final)
+    if not record.write(FINAL, final):
+        logger.warning("no room to write down how app %s ended", record.app_id)
     return record.read(FINAL) or final
 
 
@@ -110,6 +173,18 @@ def _over(record: AppRecord, final: Json) -> Standing:
         status=load_final(record, final),
         attempts=final_attempts(final),
     )
+
+
+def may_run(directory: str, queue: JobQueue) -> bool:
+    """Return whether Slurm has a job for an app whose record is corrupt, by what is left: its id, its name.
+
+    Raises:
+        SchedulerError: Slurm does not answer.
+    """
+    job = read_json(os.path.join(directory, JOB)) or {}
+    app_id = name_of(os.path.basename(directory))
+    jobs = queue.ask().jobs.values()
+    return any(not is_over(j) for j in jobs if j.name == app_id or j.job_id == job.get("job_id"))
 
 
 def exists(record: AppRecord) -> bool:

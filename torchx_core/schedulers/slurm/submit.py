@@ -4,11 +4,16 @@
 the submitter dies …                       then
 =========================================  =======================================================
 before the record has its name             there is no app; a hidden directory is left to `prune`
-before sbatch has been called              the next submit of this id finds no job, and submits one
+before sbatch has been called              the next submit of this id sees that it was not, and submits
+between the note that it will be, and it   the next submit finds no job, and submits one
 after sbatch, before the id is written     the next submit finds the job by its comment; the job
                                            itself writes its id when it starts
 after the id is written                    the app runs; the next submit attaches
 =========================================  =======================================================
+
+A job that has ever run has written its id itself. So what a late submit cannot find, because Slurm has
+forgotten it, has run nothing: it was taken from the queue, and the submit hands in another. Accounting need
+not be asked.
 
 Should two jobs come of it all the same (Slurm lists a job late, say), only one does anything: whichever
 writes ``job.json`` first. The other ends at once.
@@ -21,9 +26,9 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from typing import cast
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, Final, cast
 
 from torchx_core.errors import (
     AppIdConflictError,
@@ -38,6 +43,7 @@ from torchx_core.schedulers.slurm.record import (
     FINAL,
     JOB,
     LEASE,
+    NEVER_RENEWED,
     PLAN,
     SCRIPT,
     SHIM,
@@ -50,9 +56,14 @@ from torchx_core.schedulers.slurm.record import (
 )
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.schedulers.slurm.shipping import packed
-from torchx_core.supervisor.records import Json, dumps, sync_directory, write_once
+from torchx_core.supervisor.records import Json, dumps, sync_directory, write_all
 
 __all__ = ["submit"]
+
+_NEVER_TRIED, _TRIED = b"0", b"1"
+"""What the lock file says: whether anybody was ever about to call sbatch for this app."""
+
+_OF_THE_CLUSTER: Final = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"})
 
 
 def submit(request: SlurmRequest, queue: JobQueue) -> None:
@@ -96,13 +107,15 @@ def _create(request: SlurmRequest, asked: Json) -> None:
     }
     try:
         os.makedirs(fresh, mode=0o700)
-        _write(fresh, SPEC, dumps(content))
-        _write(fresh, PLAN, dumps(request.plan))
-        _write(fresh, SCRIPT, os.fsencode(request.script))
-        _write(fresh, SHIM, packed())
-        _write(fresh, LEASE, b"")
-        _write(fresh, SUBMIT_LOCK, b"")
-        sync_directory(fresh)
+        files = {
+            SPEC: dumps(content),
+            PLAN: dumps(request.plan),
+            SCRIPT: os.fsencode(request.script),
+            SHIM: packed(),
+            SUBMIT_LOCK: _NEVER_TRIED,
+            LEASE: NEVER_RENEWED,
+        }
+        _write(fresh, files)
         with suppress(FileExistsError):
             _rename(fresh, request.app_dir)
         sync_directory(session_dir)
@@ -123,32 +136,30 @@ def _rename(source: str, target: str) -> None:
         raise
 
 
-def _write(directory: str, name: str, data: bytes) -> None:
-    with open(
-        os.path.join(directory, name), "xb", opener=lambda path, flags: os.open(path, flags, 0o600)
-    ) as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def _write(directory: str, files: Mapping[str, bytes]) -> None:
+    """Write them all, then sync them all: most of them go to the disk with the first."""
+    with ExitStack() as stack:
+        fds: list[int] = []
+        for name, data in files.items():
+            fds.append(os.open(os.path.join(directory, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            stack.callback(os.close, fds[-1])
+            write_all(fds[-1], data)
+        for fd in fds:
+            os.fsync(fd)
+    sync_directory(directory)
 
 
 def _has_job(record: AppRecord, request: SlurmRequest, queue: JobQueue) -> bool:
     """See that the app has its job; false when its record was taken back while we looked."""
     if _is_settled(record):
         return True
-    with _alone(record) as still_there:
-        if not still_there:
+    with _alone(record) as lock:
+        if lock is None:
             return False
         if _is_settled(record):
             return True
-        try:
-            job_id = _find_job(record, queue) or _sbatch(record, request.app_id)
-        except CommandFailed as err:
-            _take_back(record)
-            raise SubmitFailedError(f"cannot submit app {request.app_id!r}: {err}") from err
-        except SchedulerError as err:
-            raise SubmitOutcomeUnknownError(request.app_id, str(err)) from err
-        write_once(record.directory, JOB, {"job_id": job_id})
+        job_id = _earlier_job(record, request.app_id, lock, queue) or _sbatch(record, request.app_id)
+        record.write(JOB, {"job_id": job_id, "time": time.time()})  # or the job does, when there is room
         return True
 
 
@@ -157,29 +168,52 @@ def _is_settled(record: AppRecord) -> bool:
 
 
 @contextmanager
-def _alone(record: AppRecord) -> Generator[bool]:
-    """Hold the app's lock, so that of several submitters one calls sbatch."""
-    with open(record.path(SUBMIT_LOCK), "rb") as lock:
+def _alone(record: AppRecord) -> Generator[IO[bytes] | None]:
+    """Hold the app's lock, so that of several submitters one calls sbatch; yield None if the app is gone."""
+    with open(record.path(SUBMIT_LOCK), "r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         present = read_record(record.directory)
-        yield present is not None and present.incarnation == record.incarnation
+        yield lock if present is not None and present.incarnation == record.incarnation else None
 
 
-def _find_job(record: AppRecord, queue: JobQueue) -> str | None:
-    """Return the job of an earlier submitter that died before it could write its id down."""
-    jobs = queue.ask().jobs.values()
+def _earlier_job(record: AppRecord, app_id: str, lock: IO[bytes], queue: JobQueue) -> str | None:
+    """Return the job of a submitter that died before it could write its id down.
+
+    Slurm is only asked if there was one that got so far: it has noted that in the lock file, as we do now.
+    """
+    if os.pread(lock.fileno(), 1, 0) == _NEVER_TRIED:
+        os.pwrite(lock.fileno(), _TRIED, 0)
+        os.fdatasync(lock.fileno())
+        return None
+    try:
+        jobs = queue.ask().jobs.values()
+    except SchedulerError as err:
+        raise SubmitOutcomeUnknownError(app_id, str(err)) from err
     return next((job.job_id for job in jobs if job.comment.startswith(record.comment)), None)
 
 
 def _sbatch(record: AppRecord, app_id: str) -> str:
     """Submit, from the record: what is submitted is what was recorded."""
-    command = cast("list[str]", record.content["sbatch"])
-    job_id = (
-        call(command).partition(";")[0].strip()
-    )  # with a cluster's name behind it, where there are several
+    try:
+        said = call(cast("list[str]", record.content["sbatch"]), _outside_of_jobs(os.environ))
+    except CommandFailed as err:
+        _take_back(record)
+        raise SubmitFailedError(f"cannot submit app {app_id!r}: {err}") from err
+    except SchedulerError as err:
+        raise SubmitOutcomeUnknownError(app_id, str(err)) from err
+    job_id = said.partition(";")[0].strip()  # with a cluster's name behind it, where there are several
     if not job_id.isdecimal():
         raise SubmitOutcomeUnknownError(app_id, f"sbatch says {job_id!r}")
     return job_id
+
+
+def _outside_of_jobs(env: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what Slurm has told a job that we run in: it would pass for what it tells ours.
+
+    Seen: a submitter's SLURM_RESTART_COUNT and SLURM_HET_JOB_ID reach a job that has none of its own.
+    """
+    inside = "SLURM_JOB_ID" in env
+    return {k: v for k, v in env.items() if not (inside and k.startswith("SLURM_")) or k in _OF_THE_CLUSTER}
 
 
 def _take_back(record: AppRecord) -> None:

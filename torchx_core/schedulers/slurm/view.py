@@ -27,6 +27,7 @@ def status(
 ) -> AppStatus:
     """Return the app's status."""
     over = verdict.state in {AppState.SUCCEEDED, AppState.FAILED, AppState.CANCELLED}
+    waits = verdict.state is AppState.PENDING  # perhaps again: then earlier attempts have ended
     roles: dict[str, RoleStatus] = {}
     for index, planned in enumerate(record.replicas):
         role = roles.setdefault(planned.role, RoleStatus(role=planned.role, replicas=[]))
@@ -36,7 +37,7 @@ def status(
         role.replicas.append(
             ReplicaStatus(
                 id=planned.replica,
-                state=replica_state(last, over=over, is_cause=index == cause),
+                state=AppState.PENDING if waits else replica_state(last, over=over, is_cause=index == cause),
                 role=planned.role,
                 hostname=last.host if last else "",
                 structured_error_msg=(error_of(planned.log_dir, last.number) if last else "") or NONE,

@@ -4,7 +4,7 @@ import pytest
 
 from torchx_core.schedulers.slurm.decide import Verdict, decide
 from torchx_core.schedulers.slurm.facts import Attempt, Facts, Run, Stop
-from torchx_core.schedulers.slurm.queue import Job
+from torchx_core.schedulers.slurm.job import UNLISTED, Job
 from torchx_core.schedulers.slurm.record import AppRecord
 from torchx_core.specs import AppState, is_terminal
 
@@ -29,6 +29,7 @@ def facts(
     rows = [[a] if a else [] for a in attempts] or [[], []]
     return Facts(
         job_id=job,
+        submitted_at=0.0,
         submitting=submitting,
         runs=[Run(started_at=1.0, nodes="n[1-2]")] * runs,
         attempts=rows,
@@ -52,6 +53,7 @@ def over(state: str, msg: str = "") -> Verdict:
     return Verdict(AppState[state], msg)
 
 
+SEE = "; see /nowhere/slurm.log"
 STOPPED = attempt(143, told=True)
 
 
@@ -75,14 +77,22 @@ STOPPED = attempt(143, told=True)
         ),
         (facts(attempt(), attempt()), job("RUNNING"), over("RUNNING")),
         (facts(attempt(), attempt(), stop=CANCEL), job("RUNNING"), over("RUNNING", "stopping: enough")),
+        (facts(attempt(), attempt()), job("SUSPENDED"), over("RUNNING", "suspended in Slurm")),
         (
             facts(attempt(), attempt()),
-            None,
-            over("FAILED", "w/0 failed: nobody saw its end; Slurm no longer lists its job"),
+            job(UNLISTED),
+            over(
+                "FAILED",
+                "w/0 failed: nobody saw its end; Slurm no longer lists its job" + SEE,
+            ),
         ),
         # Slurm's answer is older than what the files say, or the job waits again after a requeue.
         (facts(attempt(), attempt()), job("PENDING"), over("RUNNING")),
-        (facts(attempt(), attempt()), job("PENDING", restarts=1), over("PENDING")),
+        (
+            facts(attempt(), STOPPED),
+            job("PENDING", restarts=1, reason="BeginTime"),
+            over("PENDING", "waiting in Slurm's queue again: BeginTime"),
+        ),
         # State first, exit code second.
         (
             facts(attempt(host="n1"), attempt(0, host="n2")),
@@ -94,45 +104,77 @@ STOPPED = attempt(143, told=True)
         (
             facts(attempt(0), attempt(137)),
             job("FAILED"),
-            over("FAILED", "w/1 failed: killed by SIGKILL; Slurm says FAILED"),
+            over("FAILED", "w/1 failed: killed by SIGKILL; Slurm says FAILED" + SEE),
         ),
         (facts(attempt(0), attempt(0)), job("COMPLETED"), over("SUCCEEDED")),
         (
             facts(attempt(0), None),
             job("COMPLETED"),
-            over("FAILED", "w/1 failed: did not start; Slurm says COMPLETED"),
+            over("FAILED", "w/1 failed: did not start; Slurm says COMPLETED" + SEE),
         ),
         (facts(stop=CANCEL, runs=0), job("CANCELLED"), over("CANCELLED", "enough")),
+        (
+            facts(runs=0),
+            Job(job_id="7", state="CANCELLED", ended_by="ann"),
+            over("CANCELLED", "job 7 was cancelled in Slurm by ann"),
+        ),
+        (
+            facts(attempt(137), attempt(0)),
+            job("OUT_OF_MEMORY"),
+            over("FAILED", "the job ran out of memory on n[1-2]"),
+        ),
+        (
+            facts(STOPPED, STOPPED, left=True),
+            job("PREEMPTED"),
+            over("FAILED", "the job was preempted and not started again"),
+        ),
+        (
+            facts(attempt(0, told=True), attempt(0, told=True), left=True),
+            job(UNLISTED),
+            over(
+                "FAILED",
+                "w/0 failed: exit code 0 after Slurm told it to end; Slurm no longer lists its job" + SEE,
+            ),
+        ),
         # Its submitter died on the way.
+        (facts(job=None, runs=0, stop=CANCEL), job(UNLISTED), over("CANCELLED", "enough")),
         (
             facts(job=None, runs=0),
-            None,
+            job(UNLISTED),
             over("FAILED", "its submitter ended before the job was handed to Slurm; submit it again"),
         ),
     ],
 )
 def test_how_an_app_stands(files: Facts, said: Job | None, expected: Verdict) -> None:
     """Told from its files and, where they are silent, from Slurm's answer."""
-    assert decide(RECORD, files, said, listed_for_s=0.0, now=NOW) == expected
+    assert decide(RECORD, files, said, now=NOW) == expected
 
 
 @pytest.mark.parametrize("files", [facts(runs=0), facts(job=None, runs=0), facts(attempt(), attempt())])
 def test_a_controller_that_is_away_ends_nothing(files: Facts) -> None:
     """Whatever its files say, an app is not over because Slurm does not answer."""
-    assert not is_terminal(decide(RECORD, files, None, listed_for_s=None, now=NOW).state)
+    assert not is_terminal(decide(RECORD, files, None, now=NOW).state)
 
 
 def test_a_submit_that_takes_long_is_waited_for() -> None:
     """Its controller may be slow; it is not dead."""
     files = facts(job=None, runs=0, submitting=True)
-    assert decide(RECORD, files, None, listed_for_s=0.0, now=NOW).state is AppState.SUBMITTED
+    assert decide(RECORD, files, job(UNLISTED), now=NOW).state is AppState.SUBMITTED
 
 
 @pytest.mark.parametrize("files", [facts(runs=0), facts(job=None, runs=0)])
 def test_a_job_that_slurm_does_not_list_yet_is_waited_for(files: Facts) -> None:
     """A moment after it was submitted."""
     young = AppRecord("/nowhere", {**RECORD.content, "created_at": NOW - 1})
-    assert decide(young, files, None, listed_for_s=0.0, now=NOW).state in {
+    assert decide(young, files, job(UNLISTED), now=NOW).state in {
         AppState.SUBMITTED,
         AppState.PENDING,
     }
+
+
+def test_an_app_that_was_stopped_before_it_had_a_job_is_over() -> None:
+    """At once: whoever finds it stopped hands no job to Slurm."""
+    young = AppRecord("/nowhere", {**RECORD.content, "created_at": NOW - 1})
+    assert decide(young, facts(job=None, runs=0, stop=CANCEL), job(UNLISTED), now=NOW) == over(
+        "CANCELLED", "enough"
+    )

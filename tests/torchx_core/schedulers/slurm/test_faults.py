@@ -53,7 +53,8 @@ def test_a_lost_node_is_replaced(runner: Runner, cluster: SlurmCluster, tmp_path
     """The job goes on elsewhere as attempt 1, and each attempt's lines arrive once."""
     go = tmp_path / "go"
     handle = runner.run(
-        _app(f"echo up; until test -e {go}; do sleep 0.1; done; echo over", replicas=2), "slurm"
+        _app(f"exec 2>/dev/null; echo up; until test -e {go}; do sleep 0.1; done; echo over", replicas=2),
+        "slurm",
     )
     seen: list[LogLines] = []
     last: StateChanged | None = None
@@ -127,10 +128,10 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 real = submit.call
-def call(command):
+def call(command, env=None):
     if command[0] == "sbatch" and when == "before":
         die()
-    said = real(command)
+    said = real(command, env)
     if command[0] == "sbatch" and when == "after":
         die()
     return said
@@ -166,7 +167,25 @@ def test_a_submitter_that_is_killed_leaves_one_job(
 def test_a_refused_job_leaves_nothing(runner: Runner, tmp_path: Path) -> None:
     """Slurm's own words say what is wrong, and the id is free."""
     cfg: dict[str, CfgVal] = {"partition": "nowhere"}
-    with pytest.raises(Exception, match="invalid partition specified: nowhere"):
+    with pytest.raises(Exception, match="invalid partition specified: nowhere; Batch job submission failed"):
         runner.run(_app("true"), "slurm", cfg, app_id="one")
     assert runner.list("slurm") == []
     assert list((tmp_path / "state" / "slurm" / "faults").iterdir()) == []
+
+
+def test_one_id_in_two_sessions_is_two_apps(runner: Runner, tmp_path: Path) -> None:
+    """Each has its job, its logs and its end."""
+    factory = partial(create_scheduler, state_dir=str(tmp_path / "state"))
+    cfg: dict[str, CfgVal] = {"log_dir": str(tmp_path / "logs")}
+    with Runner("others", {"slurm": factory}) as others:
+        mine = runner.run(_app("echo mine; exec sleep 600"), "slurm", cfg, app_id="one")
+        theirs = others.run(_app("echo theirs"), "slurm", cfg, app_id="one")
+        assert [line.text for batch in others.follow(theirs) for line in batch.lines()] == ["theirs"]
+        done = others.wait(theirs)
+        assert done is not None
+        assert done.state is AppState.SUCCEEDED
+        next(batch for batch in runner.follow(mine) if any(batch.lines()))
+        runner.cancel(mine)
+        ended = runner.wait(mine)
+        assert ended is not None
+        assert ended.state is AppState.CANCELLED

@@ -6,13 +6,15 @@ import json
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from torchx_core.errors import SchedulerError
-from torchx_core.schedulers.slurm.queue import INTERVAL_S, Job, JobQueue, is_over, is_waiting
+from torchx_core.schedulers.slurm.job import Job, is_over, is_waiting
+from torchx_core.schedulers.slurm.queue import INTERVAL_S, JobQueue
 from torchx_core.testing import wait_until
 
 OLD = {"job_id": 7, "job_state": "RUNNING", "comment": "torchx:s/a:1", "nodes": "n1", "restart_cnt": 1}
@@ -53,6 +55,13 @@ def test_every_version_is_understood(row: object, squeue: Callable[[str], Path])
     assert jobs == {"7": Job(job_id="7", state="RUNNING", comment="torchx:s/a:1", nodes="n1", restarts=1)}
 
 
+def test_what_completes_is_not_over(squeue: Callable[[str], Path]) -> None:
+    """Its processes may still write, whatever newer versions call its outcome already."""
+    squeue(_answer({**NEW, "job_state": ["TIMEOUT", "COMPLETING"]}))
+    job = JobQueue().ask().jobs["7"]
+    assert (job.state, is_over(job)) == ("COMPLETING", False)
+
+
 def test_the_components_of_a_job_are_one_job(squeue: Callable[[str], Path]) -> None:
     """It runs as long as one of them does, and what went wrong with one went wrong with it."""
     first = {**OLD, "het_job_id": 7, "job_state": "COMPLETED"}
@@ -65,7 +74,7 @@ def test_the_components_of_a_job_are_one_job(squeue: Callable[[str], Path]) -> N
 
 
 def test_it_is_asked_at_most_once_a_second(squeue: Callable[[str], Path]) -> None:
-    """However many follow, however often they look."""
+    """However many follow, however often they look; and less often while nothing changes."""
     asked = squeue(_answer(OLD))
     queue = JobQueue()
     for _ in range(500):
@@ -80,7 +89,9 @@ def test_it_is_asked_at_most_once_a_second(squeue: Callable[[str], Path]) -> Non
     for _ in range(500):
         queue.leave()
     times = [float(line) for line in asked.read_text().split()]
-    assert min(later - earlier for earlier, later in pairwise(times)) > 0.9 * INTERVAL_S
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert min(gaps) > 0.9 * INTERVAL_S
+    assert gaps[-1] > 1.3 * INTERVAL_S
 
 
 def test_looking_never_waits(squeue: Callable[[str], Path]) -> None:
@@ -109,6 +120,15 @@ def test_what_it_says_when_it_fails(said: str, *, retryable: bool, squeue: Calla
     assert caught.value.retryable is retryable
 
 
+@pytest.mark.parametrize("said", ["torn", '{"jobs": [{}]}', '{"jobs": [7]}'])
+def test_what_is_no_answer_is_none(said: str, squeue: Callable[[str], Path]) -> None:
+    """Whoever waits for one hears that Slurm does not answer, which may pass."""
+    squeue(f"echo '{said}'")
+    with pytest.raises(SchedulerError, match="no answer") as caught:
+        JobQueue().ask()
+    assert caught.value.retryable
+
+
 def test_an_answer_that_is_none_costs_one_question(squeue: Callable[[str], Path]) -> None:
     """It is asked again, and the last good answer stands meanwhile."""
     asked = squeue("echo torn")
@@ -123,6 +143,30 @@ def test_an_answer_that_is_none_costs_one_question(squeue: Callable[[str], Path]
     squeue(_answer(OLD))
     assert wait_until(lambda: queue.poll().jobs, 60)
     queue.leave()
+
+
+def test_many_who_ask_cost_one_question(squeue: Callable[[str], Path]) -> None:
+    """A slow answer is shared by all who came meanwhile, and counts for as long as four of its kind take."""
+    asked = squeue(f"sleep 0.5; {_answer(OLD)}")
+    queue = JobQueue()
+    with ThreadPoolExecutor(16) as pool:
+        answers = [
+            future.result() for future in [pool.submit(queue.ask, at_most_s_old=0.1) for _ in range(64)]
+        ]
+    assert {len(answer.jobs) for answer in answers} == {1}
+    assert asked.read_text().count("\n") == 1
+
+
+def test_a_controller_that_is_away_is_not_asked_for_each_app(squeue: Callable[[str], Path]) -> None:
+    """All who ask within the pause hear that it is away, at once."""
+    asked = squeue("echo 'Unable to contact slurm controller' >&2; exit 1")
+    queue = JobQueue()
+    for _ in range(100):
+        with pytest.raises(SchedulerError, match="Unable to contact"):
+            queue.ask(at_most_s_old=1.0)
+    assert asked.read_text().count("\n") < 10
+    assert queue.poll().jobs == {}
+    assert asked.read_text().count("\n") < 10
 
 
 @pytest.mark.parametrize(

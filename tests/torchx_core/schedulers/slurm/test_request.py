@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from torchx_core.errors import InvalidAppError
 from torchx_core.runner import Runner
-from torchx_core.schedulers.slurm import SlurmScheduler, create_scheduler
+from torchx_core.schedulers.slurm import SlurmScheduler
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.specs import AppDef, BindMount, CfgVal, InvalidRunConfigException, Resource, Role
 
@@ -18,7 +18,7 @@ from torchx_core.specs import AppDef, BindMount, CfgVal, InvalidRunConfigExcepti
 @pytest.fixture
 def scheduler(tmp_path: Path) -> SlurmScheduler:
     """A scheduler whose dry runs need no cluster."""
-    return create_scheduler("s", state_dir=str(tmp_path))
+    return SlurmScheduler("slurm", "s", state_dir=str(tmp_path))
 
 
 def _request(scheduler: SlurmScheduler, app: AppDef, **cfg: CfgVal) -> SlurmRequest:
@@ -77,6 +77,7 @@ def test_memory_is_left_out_where_nobody_tracks_it(scheduler: SlurmScheduler) ->
         ("mail-user", "me@example.org", "--mail-user=me@example.org"),
         ("mail-type", "END", "--mail-type=END"),
         ("requeue", False, "--no-requeue"),
+        ("export", "NONE", "--export=NONE"),
     ],
 )
 def test_options_reach_sbatch(scheduler: SlurmScheduler, option: str, value: CfgVal, word: str) -> None:

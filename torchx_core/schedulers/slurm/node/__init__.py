@@ -6,10 +6,11 @@ replica's program and writes what it does into the app's directory, which all no
 
 ::
 
-    job.json                 the one job of this app: {"job_id"}; whoever writes it first is right
+    job.json                 the one job of this app: {"job_id", "time"}; whoever writes it first is right
     run.<n>.json             a run of the job: its first, and one more after each requeue
     stop.json                why the app ends: {"outcome", "msg", "grace_s", "time", "index"}; first wins
     restart.<g>.json         replicas that start again together: {"indices", "run", "time"}
+    told.<n>.json            Slurm has told a replica to end in that run: {"index"}
     done                     every replica has succeeded
     left/<run>.<i>           the task of replica i has nothing more to do in that run
     lease                    whoever follows the app writes something new here
@@ -20,6 +21,11 @@ replica's program and writes what it does into the app's directory, which all no
 
 **Fencing.** After a node was lost Slurm may run a job again while its old tasks live on. An old task sees
 that a later run has begun, kills its program and writes nothing more; each attempt has its own directory.
+
+**Guard.** A task is two processes. Should the one that does the work die, by a signal or an error of ours,
+the other kills the program and writes down that the replica has failed, so that nobody waits for it for ever.
+
+**Full disk.** Whatever is to be written waits until there is room; meanwhile a stop is still obeyed.
 
 Runs on Python 3.7 and newer.
 """

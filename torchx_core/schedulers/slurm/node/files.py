@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all; a full disk is waited for."""
 
 from __future__ import annotations
 
@@ -6,10 +6,24 @@ import errno
 import json
 import os
 import time
-from typing import Any
+from contextlib import suppress
+from typing import Any, Callable, TypeVar  # noqa: UP035  (Python 3.7)
+
+T = TypeVar("T")
 
 ROOM_LOOK_S = 1.0
 """How often a full disk is looked at again."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def refresh(directory: str) -> None:
+    """See what other hosts have put into the directory.
+
+    An NFS client remembers for up to a minute that a file was not there. Opening the directory makes it ask
+    the server ("close-to-open", see nfs(5)); elsewhere it costs next to nothing.
+    """
+    with suppress(OSError):
+        os.close(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
 def read_json(path: str) -> dict[str, Any] | None:
@@ -22,20 +36,50 @@ def read_json(path: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def write_once(path: str, value: dict[str, Any]) -> bool:
-    """Create the file whole, unless it exists; return whether it is ours."""
+def write_once(path: str, value: dict[str, Any], *, patient: bool = True, sync: bool = True) -> bool:
+    """Create the file whole, unless it exists; return whether it is ours.
+
+    Args:
+        path: Where.
+        value: Its content.
+        patient: Wait for room on a full disk.
+        sync: Have its content survive this node's crash; not needed where it is enough that it exists.
+
+    Raises:
+        OSError: It cannot be written; for want of room only if we are not patient.
+    """
+    data = json.dumps(value).encode("ascii")
+    if not patient:
+        return _write_once(path, data, sync=sync)
+    return patiently(lambda: _write_once(path, data, sync=sync))
+
+
+def _write_once(path: str, data: bytes, *, sync: bool) -> bool:
     temporary = f"{path}.{os.urandom(6).hex()}"
-    with open(temporary, "wb") as file:
-        file.write(json.dumps(value).encode("ascii"))
-        file.flush()
-        os.fsync(file.fileno())
     try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
         os.link(temporary, path)
     except FileExistsError:
         return False
     finally:
-        os.unlink(temporary)
+        if os.path.exists(temporary):
+            os.unlink(temporary)
     return True
+
+
+def patiently(act: Callable[[], T]) -> T:
+    """Do it; on a full disk try again and again."""
+    while True:
+        try:
+            return act()
+        except OSError as err:
+            if err.errno not in _NO_ROOM:
+                raise
+            wait_for_room()
 
 
 def this_run() -> int:
@@ -43,13 +87,18 @@ def this_run() -> int:
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of it; on a full disk wait for room rather than lose a line."""
+def wait_for_room() -> None:
+    """Leave a full disk alone for a while."""
+    time.sleep(ROOM_LOOK_S)  # noqa: TID251  (nothing tells of room on a disk)
+
+
+def write_all(fd: int, data: bytes, wait: Callable[[], None]) -> None:
+    """Write all of it; on a full disk call `wait` and try again, rather than lose a line."""
     view = memoryview(data)
     while view:
         try:
             view = view[os.write(fd, view) :]
         except OSError as err:
-            if err.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if err.errno not in _NO_ROOM:
                 raise
-            time.sleep(ROOM_LOOK_S)  # noqa: TID251  (nothing tells of room on a disk)
+            wait()

@@ -9,14 +9,20 @@ import time
 from typing import Any
 
 from torchx_core.schedulers.slurm.node.files import read_json, this_run, write_once
+from torchx_core.schedulers.slurm.node.signals import outlive_signals
+
+NOT_LAUNCHED = b"Application launch failed"
+LAUNCHES = 3
 
 
 def lead(directory: str) -> int:
     """Start the replicas; return the exit code of srun."""
+    outlive_signals()
     plan = read_json(os.path.join(directory, "plan.json"))
     job_id = os.environ.get("SLURM_HET_JOB_ID") or os.environ["SLURM_JOB_ID"]
     job = os.path.join(directory, "job.json")
-    write_once(job, {"job_id": job_id})
+    if not os.path.exists(job):  # its submitter has died, or is slower than Slurm
+        write_once(job, {"job_id": job_id, "time": time.time()})
     claimed = read_json(job) or {}
     if (
         plan is None
@@ -27,14 +33,33 @@ def lead(directory: str) -> int:
         return 0
     nodes = os.environ.get("SLURM_JOB_NODELIST_HET_GROUP_0") or os.environ.get("SLURM_JOB_NODELIST", "")
     run = {"job_id": job_id, "time": time.time(), "nodes": nodes}
-    write_once(os.path.join(directory, f"run.{this_run()}.json"), run)
+    for number in range(this_run() + 1):  # earlier ones as well: a node may be lost before we begin there
+        write_once(os.path.join(directory, f"run.{number}.json"), run)
     os.environ[plan["rank0_env"]] = first_address(nodes)
-    return subprocess.call(srun(plan, directory))
+    code, launched = launch(srun(plan, directory))
+    if not launched and this_run() < LAUNCHES and not os.path.exists(os.path.join(directory, "stop.json")):
+        subprocess.call(["scontrol", "requeue", job_id])  # refused where the job is not to be requeued
+    return code
+
+
+def launch(command: list[str]) -> tuple[int, bool]:
+    """Run srun; return its exit code, and whether it got as far as to start all tasks.
+
+    It does not when a node was lost so recently that Slurm does not know. Then the job ends as if it had
+    failed by itself, and Slurm would not start it again.
+    """
+    launched = True
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        for line in process.stderr or []:
+            launched = launched and NOT_LAUNCHED not in line
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+    return process.wait(), launched
 
 
 def srun(plan: dict[str, Any], directory: str) -> list[str]:
     """Return the command that starts a task per replica, on all components of the job at once."""
-    command = ["srun", "--kill-on-bad-exit=0", "--wait=0"]
+    command = ["srun", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL"]
     several = len(plan["roles"]) > 1
     for number, role in enumerate(plan["roles"]):
         if number:
@@ -42,19 +67,28 @@ def srun(plan: dict[str, Any], directory: str) -> list[str]:
         if several:
             command.append(f"--het-group={number}")
         command += [f"--ntasks={role['replicas']}", f"--cpus-per-task={role['cpus']}"]
-        command += [plan["python"], os.path.join(directory, "shim.pyz"), "replica", directory]
+        if role["gpus_each"]:
+            command.append(f"--gpu-bind=per_task:{role['gpus_each']}")
+        command += [*plan["python"], os.path.join(directory, "shim.pyz"), "replica", directory]
     return command
 
 
 def first_address(nodes: str) -> str:
     """Return where the first node is reached: Slurm may know another address than the name's."""
     try:
-        name = subprocess.check_output(["scontrol", "show", "hostnames", nodes]).decode().split()[0]
-        shown = subprocess.check_output(["scontrol", "--oneliner", "show", "node", name]).decode()
+        name = _scontrol("show", "hostnames", nodes)[0]
     except (OSError, subprocess.CalledProcessError, IndexError):
         return "localhost"
-    for word in shown.split():
+    try:
+        shown = _scontrol("--oneliner", "show", "node", name)
+    except (OSError, subprocess.CalledProcessError):
+        return name  # the controller is away
+    for word in shown:
         key, _, value = word.partition("=")
         if key == "NodeAddr" and value:
             return value
     return name
+
+
+def _scontrol(*words: str) -> list[str]:
+    return subprocess.check_output(["scontrol", *words]).decode().split()

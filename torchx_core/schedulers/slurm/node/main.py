@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from torchx_core.schedulers.slurm.node.lead import lead
-from torchx_core.schedulers.slurm.node.play import play
-
 
 def main(argv: list[str]) -> int:
-    """Do what the command line says."""
+    """Do what the command line says; each process loads its own part, as nothing is compiled beforehand."""
     if argv[0] == "lead":
+        from torchx_core.schedulers.slurm.node.lead import lead
+
         return lead(argv[1])
+    from torchx_core.schedulers.slurm.node.play import play
+
     return play(argv[1])

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 from torchx_core.schedulers.slurm.node.files import read_json
+from torchx_core.schedulers.slurm.node.guard import Guard
 from torchx_core.schedulers.slurm.node.program import RESTART, SIGNAL, STOP, SUPERSEDED, Program
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
-from torchx_core.schedulers.slurm.node.signals import Signals
+from torchx_core.schedulers.slurm.node.signals import Signals, outlive_signals
 
 
 def play(directory: str) -> int:
     """Run a replica until nothing starts it any more; return the exit code of the task."""
-    signals = Signals()
+    outlive_signals()
     replica = Replica(directory, read_json(os.path.join(directory, "plan.json")) or {})
+    guard = Guard()
+
+    def note_death(code: int) -> None:
+        with suppress(Superseded):
+            replica.note_death(code)
+
+    return guard.run(lambda: work(replica, guard), note_death)
+
+
+def work(replica: Replica, guard: Guard) -> int:
+    """Do what `play` does, in the process that the guard stands beside."""
     try:
-        code = run_attempts(replica, signals)
+        code = run_attempts(replica, Signals(), guard)
     except Superseded:
         return SUPERSEDED
     replica.leave()
     return code
 
 
-def run_attempts(replica: Replica, signals: Signals) -> int:
+def run_attempts(replica: Replica, signals: Signals, guard: Guard) -> int:
     """Run one attempt after the other; return the exit code of the task."""
     if replica.stop() is not None:
         return 0  # ended before it began
     while True:
-        program = Program(replica, signals)
+        program = Program(replica, signals, guard)
         code = after(replica, program.follow(), program.told, signals)
         if code is not None:
             return code
@@ -36,6 +49,7 @@ def run_attempts(replica: Replica, signals: Signals) -> int:
 
 def after(replica: Replica, code: int, told: str, signals: Signals) -> int | None:
     """Return the task's exit code, or None when another attempt is to start."""
+    replica.stop()  # raises if a later run of the job has begun, which is not ours to decide upon
     if told == RESTART:
         return None
     if told == STOP:

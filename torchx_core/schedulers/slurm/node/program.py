@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import time
 
 from torchx_core.schedulers.slurm.node.files import write_once
+from torchx_core.schedulers.slurm.node.guard import Guard
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
 from torchx_core.schedulers.slurm.node.signals import CHUNK, TICK_S, Signals
@@ -26,12 +28,13 @@ STOP, RESTART, SIGNAL = "stop", "restart", "signal"
 class Program:
     """One attempt: a process, and what is done to it."""
 
-    def __init__(self, replica: Replica, signals: Signals) -> None:
+    def __init__(self, replica: Replica, signals: Signals, guard: Guard) -> None:
         self.replica: Replica = replica
         self.signals: Signals = signals
+        self.guard: Guard = guard
         self.number: int = replica.next_attempt()
         self.folder: str = replica.log_dir(replica.index, self.number)
-        self.output: Output = Output(self.folder)
+        self.output: Output = Output(self.folder, self._wait_for_room)
         self.told: str = ""
         self.kill_at: float | None = None
         self.pipes: list[int] = []
@@ -39,6 +42,8 @@ class Program:
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
         self.selector.register(signals.wake, selectors.EVENT_READ, 0)
         self.process: subprocess.Popen[bytes] | None = self._start()
+        if self.process is not None:
+            guard.mind(self.process.pid)
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         """Start the program; None when it cannot be started, which is told as a shell does."""
@@ -63,7 +68,10 @@ class Program:
                 start_new_session=True,
             )
         except OSError as err:
-            self.output.take(STDERR, ("cannot run {}: {}\n".format(mine["argv"][0], err.strerror)).encode())
+            name = mine["argv"][0]
+            where = "" if err.filename == name else " in {}".format(mine["cwd"])
+            said = f"cannot run {name}{where}: {err.strerror}\n"
+            self.output.take(STDERR, said.encode("utf-8", "surrogateescape"))
             self.failed_with = 127 if isinstance(err, FileNotFoundError) else 126
             return None
         finally:
@@ -78,7 +86,7 @@ class Program:
         if self.process is None:
             return self._close(self.failed_with)
         look_at = 0.0
-        while self.process.poll() is None:
+        while not self._has_ended(self.process.pid):
             now = time.monotonic()
             if now >= look_at or self.signals.seen:
                 look_at = now + TICK_S
@@ -88,17 +96,37 @@ class Program:
                 self.kill_at = None
             self._move(max(0.0, min([look_at] + [t for t in [self.kill_at] if t is not None]) - now))
         self._signal(signal.SIGKILL)  # whatever it left behind
+        self.guard.forget()
+        self.process.wait()
         self._drain()
         code = self.process.returncode
-        if code == -signal.SIGTERM and not self.told and self._was_ours_too():
+        if not self.told and self._was_told_by_slurm(code):
             self.told = SIGNAL
+            self.replica.note_signal()
         return self._close(code if code >= 0 else 128 - code)
 
-    def _was_ours_too(self) -> bool:
-        """Return whether the signal that ended the program came from Slurm, which sends it here as well."""
-        until = time.monotonic() + SIGNAL_LAG_S
-        while signal.SIGTERM not in self.signals.seen and time.monotonic() < until:
-            self.signals.sleep()
+    @staticmethod
+    def _has_ended(pid: int) -> bool:
+        """Return whether it has; it is not reaped yet, so that its number stays that of its process group."""
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _wait_for_room(self) -> None:
+        """Keep watch while a full disk holds up the output; give up what has to end anyway."""
+        self.signals.sleep()
+        self._watch()
+        if self.kill_at is not None and time.monotonic() >= self.kill_at:
+            raise OSError(errno.ENOSPC, "no room for its output, and it had to end")
+
+    def _was_told_by_slurm(self, code: int) -> bool:
+        """Return whether Slurm has told the program to end: its SIGTERM comes to each process of a job.
+
+        It may be here a moment after the program, which has died of it or makes a code of its own of it, as
+        after a last checkpoint. What shells call such an end is waited for.
+        """
+        if code in (-signal.SIGTERM, 128 + signal.SIGTERM):
+            until = time.monotonic() + SIGNAL_LAG_S
+            while signal.SIGTERM not in self.signals.seen and time.monotonic() < until:
+                self.signals.sleep()
         return signal.SIGTERM in self.signals.seen
 
     def _watch(self) -> None:
@@ -107,7 +135,7 @@ class Program:
             stop = self.replica.stop()
         except Superseded:
             self._signal(signal.SIGKILL)
-            os._exit(SUPERSEDED)
+            raise
         if self.told:
             return
         if stop is not None:
@@ -117,6 +145,7 @@ class Program:
             self._tell(RESTART, self.replica.plan["grace_s"])
         elif signal.SIGTERM in signals:
             self._tell(SIGNAL, self.replica.plan["grace_s"])
+            self.replica.note_signal()
 
     def _tell(self, why: str, grace_s: float) -> None:
         self.told = why
@@ -129,8 +158,8 @@ class Program:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
-    def _move(self, timeout_s: float) -> bool:
-        """Read what there is; return whether a pipe is still open."""
+    def _move(self, timeout_s: float) -> None:
+        """Wait for output, and read what there is."""
         for key, _ in self.selector.select(timeout_s):
             try:
                 data = os.read(key.fd, CHUNK)
@@ -142,12 +171,11 @@ class Program:
                 self.output.take(key.data, data)
             else:
                 self.selector.unregister(key.fileobj)
-        return len(self.selector.get_map()) > 1
 
     def _drain(self) -> None:
         until = time.monotonic() + DRAIN_S
-        while time.monotonic() < until and self._move(until - time.monotonic()):
-            pass
+        while time.monotonic() < until and len(self.selector.get_map()) > 1:  # one is for signals
+            self._move(until - time.monotonic())
 
     def _close(self, code: int) -> int:
         self.output.close()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
+from functools import partial
 from typing import Any, Iterator  # noqa: UP035  (Python 3.7)
 
-from torchx_core.schedulers.slurm.node.files import read_json, this_run, write_once
+from torchx_core.schedulers.slurm.node.files import patiently, read_json, refresh, this_run, write_once
+
+ALONE_S = 10.0
+"""How long after one replica Slurm's signal may reach the others."""
 
 
 class Superseded(Exception):
-    """A later run of the job has begun: this task must not touch anything any more."""
+    """A later run of the job has begun, or the app is over: this task must not touch anything any more."""
 
 
 class Replica:
@@ -25,6 +30,10 @@ class Replica:
         self.run: int = this_run()
         self.restarts: int = self._earlier_restarts()
         self.lease_seen: tuple[bytes, float] = (self._lease(), time.monotonic())
+        self._superseding: list[str] = [self.path(f"run.{self.run + 1}.json"), self.path("final.json")]
+        self._began: float = time.monotonic() - self._ran_before()
+        self._signalled: bool = False
+        self._alone_since: float | None = None
 
     def path(self, name: str) -> str:
         """Return the path of one of the app's files."""
@@ -36,19 +45,38 @@ class Replica:
         return os.path.join(replica["log_dir"], str(attempt))
 
     def stop(self) -> dict[str, Any] | None:
-        """Return why the app ends, or None; see to it that deadline and lease are kept."""
-        if os.path.exists(self.path(f"run.{self.run + 1}.json")):
+        """Return why the app ends, or None; see to it that deadline, lease and gang are kept."""
+        refresh(self.directory)
+        if any(map(os.path.exists, self._superseding)):
             raise Superseded
         stop = read_json(self.path("stop.json"))
-        if stop is None and self._overdue():
-            self.end_app("CANCELLED", self._overdue(), -1)
+        why = self._overdue() or self._left_alone() if stop is None else ""
+        if why:
+            self.end_app("CANCELLED", why, -1)
             stop = read_json(self.path("stop.json"))
         return stop
+
+    def note_signal(self) -> None:
+        """Say that Slurm has told this replica to end: by a requeue, by a limit, or because a user did."""
+        self._signalled = True
+        with suppress(OSError):
+            write_once(self.path(f"told.{self.run}.json"), {"index": self.index}, patient=False)
 
     def end_app(self, outcome: str, msg: str, index: int) -> None:
         """Write down why the app ends; the first reason counts."""
         stop = {"outcome": outcome, "msg": msg, "grace_s": None, "time": time.time(), "index": index}
         write_once(self.path("stop.json"), stop)
+
+    def note_death(self, code: int) -> None:
+        """Write down that the process that ran this replica has died, and its program with it."""
+        told = self.stop() is not None
+        attempt = self._attempts() - 1
+        if attempt >= 0:
+            end = {"code": code, "told": told, "time": time.time()}
+            write_once(os.path.join(self.log_dir(self.index, attempt), "end.json"), end, patient=False)
+        why = "what ran it on the node died; see {}".format(self.path("slurm.log"))
+        self.end_app("FAILED", why, self.index)
+        self.leave()
 
     def restarted(self) -> bool:
         """Return whether this replica is to start again, together with others."""
@@ -81,13 +109,13 @@ class Replica:
         if not os.path.exists(self.path("done")):
             if not all(self._succeeded(index) for index in range(len(self.plan["replicas"]))):
                 return False
-            write_once(self.path("done"), {"time": time.time()})
+            write_once(self.path("done"), {"time": time.time()}, sync=False)
         return True
 
     def leave(self) -> None:
         """Say that nothing more comes from this task."""
         os.makedirs(self.path("left"), exist_ok=True)
-        write_once(self.path(f"left/{self.run}.{self.index}"), {"time": time.time()})
+        write_once(self.path(f"left/{self.run}.{self.index}"), {"time": time.time()}, sync=False)
 
     def waits_for_others(self) -> bool:
         """Return whether somebody's failure could start this replica again."""
@@ -97,8 +125,9 @@ class Replica:
         """Claim the number of a new attempt."""
         number = self._attempts()
         while True:
+            folder = self.log_dir(self.index, number)
             try:
-                os.makedirs(self.log_dir(self.index, number), mode=0o700)
+                patiently(partial(os.makedirs, folder, 0o700))
             except FileExistsError:
                 number += 1
             else:
@@ -139,8 +168,7 @@ class Replica:
         plan = self.plan
         if plan["deadline"] is not None and time.time() >= plan["deadline"]:
             return "the deadline has passed"
-        first = read_json(self.path("run.0.json"))
-        if plan["timeout_s"] is not None and first and time.time() >= first["time"] + plan["timeout_s"]:
+        if plan["timeout_s"] is not None and time.monotonic() >= self._began + plan["timeout_s"]:
             return "the deadline has passed: it ran for {:g} s".format(plan["timeout_s"])
         if plan["lease_s"] is not None:
             lease = self._lease()
@@ -149,6 +177,26 @@ class Replica:
             elif time.monotonic() - self.lease_seen[1] >= plan["lease_s"]:
                 return "its lease has expired: nobody followed the app for {:g} s".format(plan["lease_s"])
         return ""
+
+    def _left_alone(self) -> str:
+        """Return which replica Slurm has ended, if it spared this one: a part of the job was cancelled."""
+        told = None if self._signalled else read_json(self.path(f"told.{self.run}.json"))
+        if told is None:
+            return ""
+        if self._alone_since is None:
+            self._alone_since = time.monotonic()
+        if time.monotonic() - self._alone_since < ALONE_S:
+            return ""
+        other = self.plan["replicas"][told["index"]]
+        return "Slurm ended {role}/{replica}, and not the others".format(**other)
+
+    def _ran_before(self) -> float:
+        """Return how long before this run the app began to run, by the clocks of those who began the runs.
+
+        This node's own clock may be ahead of theirs: it would end the app at once.
+        """
+        first, latest = (read_json(self.path(f"run.{n}.json")) for n in (0, self.run))
+        return latest["time"] - first["time"] if first and latest else 0.0
 
     def _lease(self) -> bytes:
         try:

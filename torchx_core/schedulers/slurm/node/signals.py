@@ -10,6 +10,20 @@ from types import FrameType
 TICK_S = 1.0
 """How long the shared directory is left alone; SIGCONT, which programs ignore, makes it look at once."""
 CHUNK = 1 << 16
+_FOR_PROGRAMS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+
+
+def outlive_signals() -> None:
+    """Have signals that are meant for a program not end us: Slurm sends them to every process of a job.
+
+    The handlers do nothing, rather than ignore: a program would inherit that.
+    """
+    for number in (signal.SIGTERM, *_FOR_PROGRAMS):
+        signal.signal(number, _nothing)
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    pass
 
 
 class Signals:

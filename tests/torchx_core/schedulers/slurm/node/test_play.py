@@ -1,0 +1,65 @@
+"""The task of a replica."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+
+import psutil
+import pytest
+from daemons import ends
+from slurm_nodes import PATIENCE_S, Nodes, below
+
+from torchx_core.testing import wait_until
+
+
+def test_a_superseded_task_decides_nothing(nodes: Nodes) -> None:
+    """A failure after a later run has begun is nobody's: no end, no retry, no stop."""
+    nodes.prepare(
+        "echo up; until test -e $0/go; do sleep 0.02; done; exit 3".replace("$0", str(nodes.app_dir))
+    )
+    task = nodes.start(0)
+    wait_until(lambda: nodes.output("r0"), PATIENCE_S)
+    nodes.begin(1)
+    (nodes.app_dir / "go").touch()
+    assert task.wait(PATIENCE_S) == 75
+    assert nodes.read("stop.json") is None
+    assert not (nodes.app_dir / "left").exists()
+    assert not (nodes.logs / "r0" / "1").exists()
+
+
+def test_an_app_that_is_over_leaves_nothing_running(nodes: Nodes) -> None:
+    """A task on a node that was only cut off kills its program, and writes nothing more."""
+    nodes.prepare("trap '' TERM; echo up; while :; do sleep 0.1; done")
+    task = nodes.start(0)
+    wait_until(lambda: nodes.output("r0"), PATIENCE_S)
+    (nodes.app_dir / "final.json").write_text("{}")
+    task.wait(PATIENCE_S)
+    assert nodes.end("r0") is None
+    assert not (nodes.app_dir / "left").exists()
+
+
+@pytest.mark.parametrize("code", [0, 5, 143])
+def test_what_a_program_makes_of_slurms_signal_is_no_outcome(nodes: Nodes, code: int) -> None:
+    """Preempted, it may have saved its work and call that success; the app goes on in the next run."""
+    nodes.prepare(f"exec 2>/dev/null; trap 'exit {code}' TERM; echo up; while :; do sleep 0.1; done")
+    task = nodes.start(0)
+    wait_until(lambda: nodes.output("r0"), PATIENCE_S)
+    for process in [*below(task.pid), psutil.Process(task.pid)]:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGTERM)
+    task.wait(PATIENCE_S)
+    assert nodes.end("r0")["told"]
+    assert nodes.read("stop.json") is None
+
+
+def test_a_superseded_task_ends_its_program(nodes: Nodes) -> None:
+    """Its node was only cut off: what runs there must not go on beside the next attempt."""
+    nodes.prepare("trap '' TERM; echo up; while :; do sleep 0.1; done")
+    task = nodes.start(0)
+    wait_until(lambda: nodes.output("r0"), PATIENCE_S)
+    [program] = [process.pid for process in below(task.pid) if process.name() == "sh"]
+    nodes.begin(1)
+    assert task.wait(PATIENCE_S) == 75
+    assert ends(program, PATIENCE_S)
+    assert nodes.end("r0") is None

@@ -1,0 +1,162 @@
+"""Asking accounting: a program named sacct stands in for it, as squeue's stand-in does for the queue."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torchx_core.errors import SchedulerError
+from torchx_core.schedulers.slurm import accounting
+from torchx_core.schedulers.slurm.accounting import Accounting
+from torchx_core.schedulers.slurm.job import UNLISTED, Job
+from torchx_core.testing import wait_until
+
+OLD = {
+    "job_id": 7,
+    "het": {"job_id": 0, "job_offset": None},
+    "name": "a",
+    "comment": {"administrator": None, "job": "torchx:s/a:1", "system": None},
+    "state": {"current": "CANCELLED", "reason": "None"},
+    "nodes": "None assigned",
+    "kill_request_user": "ann",
+}
+NEW = {
+    **OLD,
+    "het": {"job_id": 0, "job_offset": {"set": False, "infinite": False, "number": 0}},
+    "state": {"current": ["CANCELLED"], "reason": "None"},
+}
+SEVEN = Job(
+    job_id="7", state="CANCELLED", name="a", comment="torchx:s/a:1", reason="None", nodes="", ended_by="ann"
+)
+
+
+@pytest.fixture
+def sacct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Return a function that makes `sacct` do what a shell script says; it notes what it was asked."""
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    def make(script: str) -> Path:
+        asked = tmp_path / "asked"
+        program = tmp_path / "new"
+        program.write_text(f'#!/bin/sh\necho "$*" >>{asked}\n{script}\n')
+        program.chmod(0o755)
+        program.rename(tmp_path / "sacct")  # at once: somebody may be about to start it
+        return asked
+
+    return make
+
+
+def _answer(*rows: object) -> str:
+    return f"echo '{json.dumps({'jobs': rows})}'"
+
+
+@pytest.mark.parametrize("row", [OLD, NEW], ids=["22.05", "newer"])
+def test_every_version_is_understood(row: object, sacct: Callable[[str], Path]) -> None:
+    """Newer ones wrap numbers, and give a list of states."""
+    sacct(_answer(row))
+    accounts = Accounting()
+    accounts.ask(["7"])
+    assert accounts.poll("7") == SEVEN
+
+
+def test_the_components_of_a_job_are_one_job(sacct: Callable[[str], Path]) -> None:
+    """What went wrong with one went wrong with it."""
+    first = {**OLD, "het": {"job_id": 7, "job_offset": 0}, "state": {"current": "COMPLETED"}, "nodes": "n1"}
+    second = {**first, "job_id": 8, "state": {"current": "NODE_FAIL"}, "nodes": "n2"}
+    sacct(_answer(first, second))
+    accounts = Accounting()
+    accounts.ask(["7"])
+    job = accounts.poll("7")
+    assert job is not None
+    assert (job.state, job.nodes) == ("NODE_FAIL", "n1,n2")
+
+
+def test_many_jobs_are_one_question(sacct: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many follow, however often they look; and what is known is not asked again."""
+    monkeypatch.setattr(accounting, "INTERVAL_S", 0.0)
+    asked = sacct(_answer(OLD))
+    accounts = Accounting()
+    ids = [str(i) for i in range(500)]
+
+    def answered() -> bool:
+        return None not in [accounts.poll(job_id) for job_id in ids]
+
+    assert not answered()
+    wait_until(answered, 60)
+    accounts.ask(ids)
+    assert accounts.poll("7") == SEVEN
+    wait_until(lambda: accounts.poll("7") and accounts.poll("500"), 60)
+    assert asked.read_text() == f"--json --jobs={','.join(ids)}\n--json --jobs=500\n"
+
+
+def test_looking_never_waits(sacct: Callable[[str], Path]) -> None:
+    """An accounting that does not answer holds nobody up; when nobody follows, no question is left."""
+    asked = sacct("exec sleep 600")
+    accounts = Accounting()
+    before = time.monotonic()
+    wait_until(lambda: accounts.poll("7") is None and asked.exists(), 60)
+    accounts.drop()
+    assert time.monotonic() - before < 60
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["echo 'Slurm accounting storage is disabled' >&2; exit 1", _answer()],
+    ids=["disabled", "not in there"],
+)
+def test_what_accounting_does_not_know(script: str, sacct: Callable[[str], Path]) -> None:
+    """Is unlisted: it is judged by its own files, as where there is no accounting."""
+    sacct(script)
+    accounts, followed = Accounting(), Accounting()
+    accounts.ask(["7"])
+    assert accounts.poll("7") == Job(job_id="7", state=UNLISTED)
+    assert wait_until(lambda: followed.poll("7"), 60) == Job(job_id="7", state=UNLISTED)
+
+
+def test_news_that_is_on_its_way_is_waited_for(
+    sacct: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accounting that was away takes the job for one that runs, until it hears better; not for ever."""
+    monkeypatch.setattr(accounting, "INTERVAL_S", 0.1)
+    asked = sacct(_answer({**OLD, "state": {"current": "RUNNING"}}))
+    accounts, patient = Accounting(), Accounting()
+    for each in (accounts, patient):
+        each.ask(["7"])
+    wait_until(lambda: accounts.poll("7") is None and asked.read_text().count("\n") >= 4, 60)
+    monkeypatch.setattr(accounting, "PATIENCE_S", 0.0)
+    assert wait_until(lambda: accounts.poll("7"), 60) == Job(job_id="7", state=UNLISTED)
+    sacct(_answer(OLD))
+    assert wait_until(lambda: patient.poll("7"), 60) == SEVEN
+
+
+def test_without_sacct_there_is_no_accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a host where only a part of Slurm's commands is installed."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    accounts, followed = Accounting(), Accounting()
+    accounts.ask(["7"])
+    assert accounts.poll("7") == Job(job_id="7", state=UNLISTED)
+    assert wait_until(lambda: followed.poll("7"), 60) == Job(job_id="7", state=UNLISTED)
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1", "echo torn"],
+)
+def test_an_accounting_that_is_away_is_waited_for(
+    script: str, sacct: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be back, and then knows."""
+    monkeypatch.setattr(accounting, "INTERVAL_S", 0.1)
+    asked = sacct(script)
+    accounts = Accounting()
+    with pytest.raises(SchedulerError) as caught:
+        accounts.ask(["7"])
+    assert caught.value.retryable
+    wait_until(lambda: accounts.poll("7") is None and asked.read_text().count("\n") >= 3, 60)
+    sacct(_answer(OLD))
+    assert wait_until(lambda: accounts.poll("7"), 60) == SEVEN

@@ -1,0 +1,25 @@
+"""What is shipped to the nodes."""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import zipfile
+
+from torchx_core.schedulers.slurm.shipping import packed
+
+
+def test_it_runs_on_old_pythons() -> None:
+    """Nothing in it is newer than Python 3.7, and it imports the standard library and itself alone."""
+    own, seen = "torchx_core.schedulers.slurm.node", set[str]()
+    archive = zipfile.ZipFile(io.BytesIO(packed()))
+    for name in archive.namelist():
+        tree = ast.parse(archive.read(name), feature_version=(3, 7))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                seen.add(str(node.module))
+            elif isinstance(node, ast.Import):
+                seen.update(alias.name for alias in node.names)
+    foreign = {name for name in seen if not name.startswith(own)}
+    assert {name.partition(".")[0] for name in foreign} <= sys.stdlib_module_names

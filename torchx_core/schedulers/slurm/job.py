@@ -1,0 +1,121 @@
+"""A job as Slurm tells of it: squeue's JSON, with all components of a heterogeneous job as one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, cast
+
+__all__ = ["UNLISTED", "Job", "Row", "is_over", "is_waiting", "merged", "number", "parse_queue", "state_of"]
+
+UNLISTED: Final = "UNLISTED"
+"""The state, in our own words, of a job that Slurm knows nothing of."""
+
+Row: TypeAlias = Mapping[str, object]
+"""One job, or one component, in Slurm's JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job; of a heterogeneous one, all components together."""
+
+    job_id: str
+    state: str
+    name: str = ""
+    comment: str = ""
+    reason: str = ""
+    nodes: str = ""
+    restarts: int = 0
+    ended_by: str = ""
+    """Who cancelled it; only accounting knows."""
+
+
+def parse_queue(text: str | bytes) -> dict[str, Job]:
+    """Read squeue's JSON.
+
+    Source: seen with 22.05; newer versions wrap numbers and give a list of states.
+    """
+    return merged(text, _queued)
+
+
+def merged(text: str | bytes, read: Callable[[Row], Job]) -> dict[str, Job]:
+    """Return the jobs of an answer by id; of a heterogeneous job all components have a say.
+
+    Raises:
+        ValueError: The answer makes no sense.
+    """
+    found: dict[str, Job] = {}
+    for row in _rows(text):
+        try:
+            job = read(row)
+        except (AttributeError, KeyError, TypeError) as err:
+            raise ValueError(f"no job: {row!r:.200}") from err
+        before = found.get(job.job_id)
+        found[job.job_id] = job if before is None else _both(before, job)
+    return found
+
+
+def _rows(text: str | bytes) -> Iterator[Row]:
+    value = cast("dict[str, object]", json.loads(text))
+    yield from cast("list[Row]", value.get("jobs") or [])
+
+
+def _queued(row: Row) -> Job:
+    return Job(
+        job_id=str(number(row.get("het_job_id")) or number(row["job_id"])),
+        state=state_of(row["job_state"]),
+        name=str(row.get("name") or ""),
+        comment=str(row.get("comment") or ""),
+        reason=str(row.get("state_reason") or ""),
+        nodes=str(row.get("nodes") or ""),
+        restarts=number(row.get("restart_cnt")),
+    )
+
+
+def _both(a: Job, b: Job) -> Job:
+    """Return two components as one job: what still runs counts more, then what went wrong."""
+    worse = max(a, b, key=lambda j: (j.state in _ON_NODES, is_waiting(j), j.state != "COMPLETED"))
+    return replace(
+        worse,
+        name=a.name or b.name,
+        comment=a.comment or b.comment,
+        nodes=",".join(filter(None, (a.nodes, b.nodes))),
+        restarts=max(a.restarts, b.restarts),
+    )
+
+
+_WAITING: Final = frozenset(
+    {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
+)
+_ON_NODES: Final = frozenset(
+    {"CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT", "COMPLETING"}
+)
+
+
+def is_waiting(job: Job) -> bool:
+    """Return whether it has no nodes yet."""
+    return job.state in _WAITING
+
+
+def is_over(job: Job) -> bool:
+    """Return whether nothing comes of it any more."""
+    return job.state not in _WAITING | _ON_NODES
+
+
+def state_of(value: object) -> str:
+    """Return the one state that counts: newer versions list a base state and flags.
+
+    What completes is not over, whatever it ended as: its processes may still write.
+    """
+    states = (
+        [str(state) for state in cast("list[object]", value)] if isinstance(value, list) else [str(value)]
+    )
+    return "COMPLETING" if "COMPLETING" in states else states[0]
+
+
+def number(value: object) -> int:
+    """Return a number, which newer versions wrap; 0 for none."""
+    if isinstance(value, dict):
+        value = cast("dict[str, object]", value).get("number")
+    return value if isinstance(value, int) else 0

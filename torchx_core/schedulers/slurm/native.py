@@ -1,0 +1,48 @@
+"""What Slurm itself says of an app's job, for people."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from torchx_core.schedulers.slurm.commands import CommandFailed, call
+from torchx_core.schedulers.slurm.job import Row, number
+from torchx_core.schedulers.slurm.queue import QUESTION
+from torchx_core.schedulers.slurm.record import JOB, AppRecord
+
+__all__ = ["native"]
+
+
+def native(record: AppRecord) -> dict[str, object]:
+    """Return the submitted command, and each component of the job as Slurm has it.
+
+    ``squeue`` is its rows there; ``sacct`` is what accounting says once no row is left. Neither has an
+    environment in it.
+
+    Raises:
+        SchedulerError: Slurm does not answer.
+    """
+    found: dict[str, object] = {"sbatch": record.content["sbatch"]}
+    job = record.read(JOB)
+    if job is None:
+        return found
+    job_id = str(job["job_id"])
+    listed = [row for row in _rows(call(QUESTION)) if job_id in _ids(row)]
+    if listed:
+        return {**found, "job_id": job_id, "squeue": listed}
+    return {**found, "job_id": job_id, "sacct": _accounted(job_id)}
+
+
+def _accounted(job_id: str) -> list[Row]:
+    try:
+        return _rows(call(["sacct", "--json", f"--jobs={job_id}"]))
+    except CommandFailed:
+        return []  # there is no accounting
+
+
+def _ids(row: Row) -> set[str]:
+    return {str(number(row.get(name))) for name in ("job_id", "het_job_id")}
+
+
+def _rows(text: str) -> list[Row]:
+    return cast("dict[str, list[Row]]", json.loads(text)).get("jobs") or []
