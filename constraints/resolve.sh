@@ -12,7 +12,7 @@ uv=("$folder/venv/bin/uv" pip)
 "${uv[@]}" install --quiet --python "$folder/venv/bin/python" --python-version 3.11.2 \
     --requirement constraints/engines.txt \
     --group test --group lint --group docs --group bench \
-    --editable ".[cli,docker]" --editable integrations/airflow --editable integrations/prefect \
+    --editable ".[cli,docker,ssh]" --editable integrations/airflow --editable integrations/prefect \
     scikit-learn
 
 # Names and versions only: no file, no address, no editable install.

@@ -7,17 +7,21 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
+
+import psutil
 
 from torchx_core.testing import wait_until
 
 __all__ = ["SshServer", "why_no_ssh_server"]
 
 
-def why_no_ssh_server() -> str | None:
-    """Return why none can be started here, or None when one can."""
-    missing = [tool for tool in ("ssh", "ssh-keygen", "docker") if shutil.which(tool) is None]
+def why_no_ssh_server(*tools: str) -> str | None:
+    """Return why none can be started here, one that has these tools besides; None when it can."""
+    missing = [tool for tool in ("ssh", "ssh-keygen", *tools) if shutil.which(tool) is None]
     if not _sshd():
         missing.append("sshd")
     return f"not installed: {', '.join(missing)}" if missing else None
@@ -29,10 +33,12 @@ class SshServer:
     Args:
         folder: Its keys, configuration and log go there; also ``bin/ssh``, a client that knows the server and
             has the right key, to be put first in PATH: ssh reads the configuration of the user's real home.
+        environment: What those find in their environment who log in.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder
+        self._environment = environment
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
@@ -52,17 +58,70 @@ class SshServer:
         _, key, *_ = (self.folder / "host.pub").read_text().split()
         (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} ssh-ed25519 {key}\n")
         self._write_client()
-        self._start()
+        self._configure()
+        self.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait()
+        self.stop()
 
     def forget_the_key(self) -> None:
         """Refuse every client from now on."""
         (self.folder / "authorized_keys").write_text("")
+
+    def configuration(self, alias: str) -> str:
+        """Return what a client's configuration says of the server."""
+        lines = [
+            f"Host {alias}",
+            "HostName 127.0.0.1",
+            f"Port {self.port}",
+            f"User {getpass.getuser()}",
+            f"IdentityFile {self.folder}/user",
+            "IdentitiesOnly yes",
+            f"UserKnownHostsFile {self.folder}/known_hosts",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def start(self) -> None:
+        """Listen, perhaps again."""
+        log = (self.folder / "sshd.log").open("ab")
+        with log:
+            command = [_sshd(), "-D", "-e", "-f", str(self.folder / "sshd_config")]
+            self._process = subprocess.Popen(command, stderr=log)
+        wait_until(self._answers)
+
+    def stop(self) -> None:
+        """Listen no more; sessions go on."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait()
+
+    def sessions(self) -> list[psutil.Process]:
+        """Return who is logged in: the server's process for each."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid).children()
+
+    def agents(self) -> list[psutil.Process]:
+        """Return what was started by those who are logged in."""
+        return [c for session in self.sessions() for c in session.children() if c.name() != "sshd"]
+
+    def kill_agents(self) -> None:
+        """Kill what was started by those who are logged in, with all that it started."""
+        _kill([p for agent in self.agents() for p in [agent, *agent.children(recursive=True)]])
+
+    def cut(self) -> None:
+        """Kill every session, as a broken network would end it; what it has started sees its input end."""
+        _kill(self._session_processes())
+
+    def go_away(self) -> None:
+        """Do both."""
+        processes = self._session_processes()
+        self.stop()
+        _kill(processes)
+
+    def _session_processes(self) -> list[psutil.Process]:
+        sessions = self.sessions()
+        return [c for session in sessions for c in session.children() if c.name() == "sshd"] + sessions
 
     def _write_client(self) -> None:
         self.clients.mkdir()
@@ -73,8 +132,7 @@ class SshServer:
         )
         client.chmod(0o755)
 
-    def _start(self) -> None:
-        docker = Path(shutil.which("docker") or "docker").parent
+    def _configure(self) -> None:
         lines = [
             f"Port {self.port}",
             "ListenAddress 127.0.0.1",
@@ -84,16 +142,11 @@ class SshServer:
             "StrictModes no",
             "UsePAM no",
             "PasswordAuthentication no",
-            f"SetEnv PATH={docker}:/usr/bin:/bin",
+            "SetEnv " + " ".join(f"{name}={value}" for name, value in self._environment.items()),
         ]
-        config = self.folder / "sshd_config"
-        config.write_text("\n".join(lines) + "\n")
+        (self.folder / "sshd_config").write_text("\n".join(lines) + "\n")
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # where root's sshd shuts its children in
-        log = (self.folder / "sshd.log").open("wb")
-        with log:
-            self._process = subprocess.Popen([_sshd(), "-D", "-e", "-f", config], stderr=log)
-        wait_until(self._answers)
 
     def _answers(self) -> bool:
         try:
@@ -101,6 +154,12 @@ class SshServer:
         except ConnectionRefusedError:
             return False
         return True
+
+
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _sshd() -> str:

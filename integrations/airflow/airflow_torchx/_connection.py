@@ -10,7 +10,7 @@ from torchx_core.launch import DEFAULT_SCHEDULER, Cfg, Target
 
 __all__ = ["CONNECTION_FIELDS", "read_connection"]
 
-SCHEDULER_PARAMS = ("docker_host", "state_dir")
+SCHEDULER_PARAMS = ("docker_host", "slurm_ssh", "slurm_ssh_python", "state_dir")
 CONNECTION_FIELDS = ("scheduler", "session", "cfg", *SCHEDULER_PARAMS)
 """What a connection of type ``torchx`` may hold, in its extra."""
 

@@ -9,7 +9,9 @@ FORM_FIELDS = {
     "session": ("Session", "Apps of one session are listed together."),
     "cfg": ("Options", "Options of the scheduler, as grace_s=5,log_dir=/logs."),
     "docker_host": ("Docker host", "The engine, for example ssh://me@gpu-box."),
-    "state_dir": ("State directory", "Where local apps are recorded."),
+    "slurm_ssh": ("Slurm login node", "For hosts outside the cluster, for example me@login.example.org."),
+    "slurm_ssh_python": ("Python there", "3.11 or newer; python3 if empty."),
+    "state_dir": ("State directory", "Where local apps, and those of Slurm, are recorded."),
 }
 """What the form of a connection asks for: name in the extra -> label, explanation."""
 HIDDEN_FIELDS = ["schema", "login", "password", "port", "host", "extra"]

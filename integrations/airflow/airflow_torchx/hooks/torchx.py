@@ -23,8 +23,9 @@ class TorchXHook(BaseHook):
     """Makes runners for a connection.
 
     The connection's extra may hold ``scheduler``, ``session`` and ``cfg``, which an operator uses where it
-    does not say otherwise, and what reaches the backend: ``docker_host`` (where the Docker engine is) and
-    ``state_dir`` (where local apps are recorded).
+    does not say otherwise, and what reaches the backend: ``docker_host`` (where the Docker engine is),
+    ``slurm_ssh`` and ``slurm_ssh_python`` (a login node of the cluster, and a Python there) and ``state_dir``
+    (where apps are recorded).
 
     Args:
         torchx_conn_id: The connection.

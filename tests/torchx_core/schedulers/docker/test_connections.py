@@ -81,9 +81,10 @@ def tls_engine(folder: Path) -> Iterator[DockerEngine]:
 @pytest.fixture
 def ssh_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]:
     """A server that this test's ``ssh`` gets into."""
-    if (reason := why_no_ssh_server()) is not None:
+    if (reason := why_no_ssh_server("docker")) is not None:
         pytest.skip(reason)
-    with SshServer(tmp_path) as server:
+    docker = Path(shutil.which("docker") or "docker").parent
+    with SshServer(tmp_path, {"PATH": f"{docker}:/usr/bin:/bin"}) as server:
         monkeypatch.setenv("PATH", f"{server.clients}:{os.environ['PATH']}")
         yield server
 

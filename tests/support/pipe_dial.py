@@ -1,0 +1,66 @@
+"""Reaches a login node that is this host: its shell runs the same command as over ssh, on pipes."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+
+from torchx_core.schedulers.slurm.remote.login_node import LoginNode
+from torchx_core.schedulers.slurm.remote.parcel import command_line, parcel
+from torchx_core.schedulers.slurm.remote.talk import Channel, Talk
+
+__all__ = ["PipeDial"]
+
+
+class PipeDial:
+    """Starts agents, and knows them."""
+
+    def __init__(self) -> None:
+        self.agents: list[Process] = []
+
+    async def __call__(self, node: LoginNode, talk: Talk) -> Channel:
+        agent = await asyncio.create_subprocess_shell(
+            command_line(node), stdin=PIPE, stdout=PIPE, stderr=PIPE
+        )
+        self.agents.append(agent)
+        channel = _PipeChannel(agent, talk)
+        channel.send(parcel())
+        try:
+            await talk.greeting()
+        except BaseException:
+            await channel.close()
+            raise
+        return channel
+
+
+class _PipeChannel:
+    def __init__(self, agent: Process, talk: Talk) -> None:
+        self._agent = agent
+        self._talk = talk
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    def send(self, data: bytes) -> None:
+        assert self._agent.stdin is not None
+        self._agent.stdin.write(data)
+
+    async def close(self) -> None:
+        assert self._agent.stdin is not None
+        self._agent.stdin.close()
+        await self._reading
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await self._agent.stdin.wait_closed()
+
+    async def _read(self) -> None:
+        assert self._agent.stdout is not None
+        assert self._agent.stderr is not None
+        await asyncio.gather(
+            _pass(self._agent.stdout, self._talk.printed), _pass(self._agent.stderr, self._talk.complained)
+        )
+        self._talk.closed("the agent ended", exit_code=await self._agent.wait())
+
+
+async def _pass(stream: asyncio.StreamReader, hear: object) -> None:
+    assert callable(hear)
+    while data := await stream.read(1 << 16):
+        hear(data)

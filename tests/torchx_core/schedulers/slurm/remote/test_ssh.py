@@ -1,0 +1,246 @@
+"""What goes wrong between this host and a login node: a real sshd says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ssh_server import SshServer
+
+from torchx_core.errors import SchedulerError
+from torchx_core.schedulers import Verdict
+from torchx_core.schedulers.slurm.remote import ssh
+from torchx_core.schedulers.slurm.remote.login_node import find_login_node
+from torchx_core.schedulers.slurm.remote.scheduler import RemoteSlurmScheduler
+from torchx_core.testing import wait_until
+
+
+def _scheduler(address: str = "login", python: str = sys.executable) -> RemoteSlurmScheduler:
+    node = find_login_node(address, python, {})
+    assert node is not None
+    return RemoteSlurmScheduler("slurm", "s", node)
+
+
+def _failure(scheduler: RemoteSlurmScheduler) -> SchedulerError:
+    with pytest.raises(SchedulerError) as caught:
+        scheduler.list()
+    scheduler.close()
+    return caught.value
+
+
+def test_it_works(lonely_node: SshServer) -> None:
+    """With the user's own configuration, key and known hosts; nothing is left when it is closed."""
+    scheduler = _scheduler()
+    assert scheduler.list() == []
+    wait_until(lambda: len(lonely_node.sessions()) == 1)
+    scheduler.close()
+    wait_until(lambda: not lonely_node.sessions())
+    assert list((lonely_node.folder.parent / "home").iterdir()) == []
+
+
+def test_an_address_in_full(lonely_node: SshServer, private_home: Path) -> None:
+    """User, host and port; the configuration says what only it can."""
+    lines = lonely_node.configuration("127.0.0.1").splitlines()
+    kept = [line for line in lines if not line.startswith(("Port", "User "))]
+    (private_home / ".ssh" / "config").write_text("\n".join(kept) + "\n")
+    scheduler = _scheduler(lonely_node.url)
+    assert scheduler.list() == []
+    scheduler.close()
+
+
+def test_a_jump_host(lonely_node: SshServer, private_home: Path) -> None:
+    """A login node that is reached through another host, as the configuration says."""
+    lines = lonely_node.configuration("far") + "ProxyJump hop\n" + lonely_node.configuration("hop")
+    (private_home / ".ssh" / "config").write_text(lines)
+    scheduler = _scheduler("far")
+    assert scheduler.list() == []
+    wait_until(lambda: len(lonely_node.sessions()) == 2)
+    scheduler.close()
+    wait_until(lambda: not lonely_node.sessions())
+
+
+@pytest.fixture
+def agent_socket(tmp_path: Path) -> Iterator[Path]:
+    """An ssh agent without keys."""
+    socket = tmp_path / "agent"
+    with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL) as agent:
+        wait_until(socket.exists)
+        yield socket
+        agent.terminate()
+
+
+def test_a_key_of_the_agent(
+    lonely_node: SshServer, private_home: Path, agent_socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that no file holds any more."""
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(agent_socket))
+    subprocess.run(["ssh-add", "-q", lonely_node.folder / "user"], check=True)
+    (lonely_node.folder / "user").unlink()
+    lines = lonely_node.configuration("login").splitlines()
+    kept = [line for line in lines if not line.startswith(("IdentityFile", "IdentitiesOnly"))]
+    (private_home / ".ssh" / "config").write_text("\n".join(kept) + "\n")
+    scheduler = _scheduler()
+    assert scheduler.list() == []
+    scheduler.close()
+
+
+def test_another_host_key(lonely_node: SshServer) -> None:
+    """Nothing is sent to a host that is not the one that is known."""
+    known = lonely_node.folder / "known_hosts"
+    other = (lonely_node.folder / "user.pub").read_text().split()[1]
+    known.write_text(f"{known.read_text().rpartition(' ')[0]} {other}\n")
+    error = _failure(_scheduler())
+    assert str(error).startswith("cannot trust login node login: Host key is not trusted")
+    assert "`ssh login`" in str(error)
+    assert not error.retryable
+
+
+def test_a_host_that_is_not_known(lonely_node: SshServer) -> None:
+    """It is not trusted either."""
+    (lonely_node.folder / "known_hosts").write_text("")
+    assert "cannot trust login node login" in str(_failure(_scheduler()))
+
+
+def test_a_refused_key(lonely_node: SshServer) -> None:
+    """Nobody is asked for a password."""
+    lonely_node.forget_the_key()
+    error = _failure(_scheduler())
+    assert str(error).startswith("login node login refuses us: Permission denied")
+    assert "`ssh login true` must work without a question" in str(error)
+    assert not error.retryable
+
+
+def test_no_such_host() -> None:
+    """It may be back later."""
+    error = _failure(_scheduler("nobody@nowhere.invalid"))
+    assert str(error).startswith("cannot reach login node nobody@nowhere.invalid: ")
+    assert error.retryable
+
+
+def test_nobody_listens(lonely_node: SshServer) -> None:
+    """Likewise."""
+    lonely_node.stop()
+    error = _failure(_scheduler())
+    assert str(error).startswith("cannot reach login node login: ")
+    assert error.retryable
+    lonely_node.start()
+
+
+def test_a_configuration_that_is_none(lonely_node: SshServer, private_home: Path) -> None:
+    """The library's own words are in the error."""
+    del lonely_node
+    (private_home / ".ssh" / "config").write_text("Host login\nPort many\n")
+    error = _failure(_scheduler())
+    assert str(error).startswith("cannot reach login node login: ssh's configuration or keys: ")
+    assert not error.retryable
+
+
+def test_no_python_there(lonely_node: SshServer) -> None:
+    """The login node's shell says so."""
+    del lonely_node
+    error = _failure(_scheduler(python="python9"))
+    assert "login node login: 'python9' did not run (exit code 127); it says: " in str(error)
+    assert "TORCHX_SLURM_SSH_PYTHON" in str(error)
+
+
+def test_a_login_node_that_falls_silent(lonely_node: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose power was cut: it is noticed, and the question is put through another connection."""
+    monkeypatch.setattr(ssh, "_KEEPALIVE_S", 0.3)
+    scheduler = _scheduler()
+    assert scheduler.list() == []
+    silent = [*lonely_node.sessions(), *(c for s in lonely_node.sessions() for c in s.children())]
+    for process in silent:
+        process.suspend()
+    assert scheduler.list() == []
+    scheduler.close()
+    for process in silent:
+        process.kill()
+
+
+def test_a_doctor_finds_it(lonely_node: SshServer) -> None:
+    """First the way there, then what is there."""
+    scheduler = _scheduler()
+    found = scheduler.diagnose()
+    assert [(finding.subject, finding.verdict) for finding in found] == [
+        ("login node", Verdict.OK),
+        ("slurm", Verdict.PROBLEM),
+    ]
+    assert found[1].advice == "`ssh login sbatch --version` must work"
+    lonely_node.forget_the_key()
+    lonely_node.cut()
+    (problem,) = scheduler.diagnose()
+    assert (problem.subject, problem.verdict) == ("login node", Verdict.PROBLEM)
+    scheduler.close()
+
+
+def test_a_fork_logs_in_by_itself(lonely_node: SshServer) -> None:
+    """Two processes never speak through one connection."""
+    scheduler = _scheduler()
+    assert scheduler.list() == []
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            assert scheduler.list() == []
+            wait_until(lambda: len(lonely_node.sessions()) == 2)
+            code = 0
+            scheduler.close()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert scheduler.list() == []
+    wait_until(lambda: len(lonely_node.sessions()) == 1)
+    scheduler.close()
+
+
+def test_the_thread_ends_with_the_last_user(lonely_node: SshServer) -> None:
+    """And there is one, however many there are."""
+    del lonely_node
+    before = threading.active_count()
+    first, second = _scheduler(), _scheduler()
+    first.list()
+    second.list()
+    assert {t.name for t in threading.enumerate() if "torchx" in t.name} == {"torchx-slurm-ssh"}
+    first.close()
+    assert second.list() == []
+    second.close()
+    assert threading.active_count() == before
+
+
+_LEAVE = """
+import sys
+from torchx_core import get_runner
+get_runner(slurm_ssh="login", slurm_ssh_python=sys.executable).list("slurm")
+"""
+
+
+def test_whoever_closes_nothing_leaves_nothing(lonely_node: SshServer) -> None:
+    """A process that just ends has no complaint and no agent."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", _LEAVE], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    wait_until(lambda: not lonely_node.sessions())
+
+
+_LAZY = """
+import sys
+from torchx_core import AppDef, Role, get_runner
+with get_runner(slurm_ssh="login") as runner:
+    runner.dryrun(AppDef("a", [Role("w", image="", entrypoint="x")]), "slurm")
+print("asyncssh" in sys.modules)
+sys.modules["asyncssh"] = None
+with get_runner(slurm_ssh="login") as runner:
+    runner.list("slurm")
+"""
+
+
+def test_the_library_is_an_extra() -> None:
+    """A dry run does without, and whoever needs it is told its name."""
+    done = subprocess.run([sys.executable, "-c", _LAZY], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n"
+    assert "slurm over ssh needs the extra 'ssh'" in done.stderr
+    assert "pip install 'torchx-core[ssh]'" in done.stderr

@@ -1,0 +1,101 @@
+"""Follows one app through a login node: asks for the next batch, again and again."""
+
+from __future__ import annotations
+
+import os
+from typing import cast
+
+from torchx_core.schedulers.events import Batch
+from torchx_core.schedulers.scheduler import EventFeed
+from torchx_core.schedulers.slurm.remote.batches import load_batch
+from torchx_core.schedulers.slurm.remote.lines import Share
+from torchx_core.schedulers.slurm.remote.question import Answer
+from torchx_core.supervisor.records import Json
+
+__all__ = ["RemoteFeed"]
+
+_PATIENCE_S = 10.0
+"""How long the agent waits for news; so long it renews the lease, whether or not anybody reads here."""
+
+
+class RemoteFeed(EventFeed):
+    """One reader's place in one app's stream.
+
+    The place is known here alone: a lost connection loses and repeats nothing. One batch at a time is under
+    way, so nobody is sent more than he reads.
+    """
+
+    def __init__(self, share: Share, question: Json, opened: Json) -> None:
+        """Hold nothing yet: a stream may never be read, and then nobody closes it.
+
+        Args:
+            share: The way to the login node; the feed's own.
+            question: Which app, and what of it.
+            opened: Where the stream begins, as the agent says.
+        """
+        self._share = share
+        self._question = {**question, "verb": "pull", "feed": os.urandom(8).hex()}
+        self._cursor = str(opened["cursor"])
+        self._done = bool(opened["done"])
+        self._answer: Answer | None = None
+        self._asked = False
+        self._caught_up = False
+
+    @property
+    def cursor(self) -> str:
+        """The place right after the last batch."""
+        return self._cursor
+
+    @property
+    def done(self) -> bool:
+        """Whether the terminal event has been returned."""
+        return self._done
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the agent has once said that there is nothing new."""
+        return self._caught_up
+
+    def poll(self) -> Batch | None:
+        """Return the next events, if they have arrived; otherwise see to it that they are asked for."""
+        if self._done:
+            return None
+        if self._answer is None:
+            self._answer = self._ask()
+        if not self._answer.is_there:
+            return None
+        answer, self._answer = self._answer, None
+        told = cast("Json", answer.take())
+        self._done = bool(told["done"])
+        batch = None if told["batch"] is None else load_batch(cast("Json", told["batch"]))
+        if batch is None:
+            self._caught_up = True
+        else:
+            self._cursor = batch.cursor
+        return batch
+
+    def _ask(self) -> Answer:
+        self._asked = True
+        patience_s = _PATIENCE_S if self._caught_up else 0.0
+        return self._share().ask(
+            {**self._question, "cursor": self._cursor, "patience_s": patience_s}, patient=True
+        )
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Block until the answer is there; while the login node is away that may be long."""
+        if self._answer is not None:
+            self._answer.wait(timeout_s)
+
+    async def wait_async(self, timeout_s: float | None) -> None:
+        """Do the same on the event loop."""
+        if self._answer is not None:
+            await self._answer.wait_async(timeout_s)
+
+    def close(self) -> None:
+        """Let go, and tell the agent, which waits for news no more."""
+        if self._answer is not None:
+            self._share().forget(self._answer)
+        if self._asked and not self._done:
+            self._share().tell({**self._question, "verb": "leave"})
+        self._asked, self._answer = False, None
+        self._share.release()
