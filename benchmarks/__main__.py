@@ -74,6 +74,8 @@ def _prepared(backend: str, who: Mapping[SideName, Path]) -> Iterator[Mapping[Si
         return
     if backend == "prefect":
         reason, start = engine.why_no_prefect_shell(), engine.prefect_server
+    elif backend == "slurm":
+        reason, start = engine.why_no_cluster(), engine.slurm_cluster
     else:
         operator = engine.why_no_docker_operator() if backend == "airflow" else ""
         reason, start = operator or engine.why_no_engine() or "", engine.docker_engine
@@ -87,7 +89,7 @@ def _prepared(backend: str, who: Mapping[SideName, Path]) -> Iterator[Mapping[Si
         yield who
 
 
-_FLOORS = {"docker": "Docker", "airflow": "DockerOperator", "prefect": "ShellOperation"}
+_FLOORS = {"docker": "Docker", "slurm": "Slurm", "airflow": "DockerOperator", "prefect": "ShellOperation"}
 
 
 def _without_docker(who: Mapping[SideName, Path]) -> Mapping[SideName, Path]:

@@ -1,4 +1,4 @@
-"""A Docker engine and a Prefect server for the benchmarks alone, and what they lack."""
+"""A Docker engine, a Slurm cluster and a Prefect server for the benchmarks alone, and what they lack."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))  # the tes
 from docker_engine import DockerEngine, free_number, why_no_engine  # found by the line above
 from docker_images import import_images
 from prefect_server import SETTINGS, PrefectServer
+from slurm_cluster import running_cluster, why_no_cluster
 
 __all__ = [
     "docker_engine",
     "prefect_server",
+    "slurm_cluster",
+    "why_no_cluster",
     "why_no_docker_operator",
     "why_no_engine",
     "why_no_prefect_shell",
@@ -62,6 +65,13 @@ def docker_engine() -> Iterator[Mapping[str, str]]:
     finally:
         engine.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def slurm_cluster() -> Iterator[Mapping[str, str]]:
+    """Yield the environment by which a cluster of four nodes is found; it is gone afterwards."""
+    with running_cluster() as cluster:
+        yield cluster.environment
 
 
 @contextmanager

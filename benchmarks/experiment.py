@@ -88,5 +88,5 @@ class Experiment:
     """None: left out of a quick run."""
     full: Size | None
     """None: left out of a full run."""
-    backend: Literal["local", "docker", "airflow", "prefect"] = "local"
+    backend: Literal["local", "docker", "slurm", "airflow", "prefect"] = "local"
     """What the sides run jobs on."""

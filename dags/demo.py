@@ -3,7 +3,8 @@
 Usage: ``python demo.py [FOLDER]``. Model and logs stay in FOLDER, by default one of its own per run under
 ``build/demo``; the files of the workflow engine do not. With ``ENGINE=prefect`` in the environment it is a
 flow in a throw-away Prefect instead of a DAG in a throw-away Airflow. With ``SCHEDULER=local_docker`` it runs
-in containers, of the Docker engine that ``docker`` would use or of one that is started for it.
+in containers, of the Docker engine that ``docker`` would use or of one that is started for it; with
+``SCHEDULER=slurm`` on the cluster that Slurm's commands reach, or on one of two nodes that is started for it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from torchx_core.errors import SchedulerError
+
 DAGS = Path(__file__).resolve().parent
 ENGINES = ("airflow", "prefect")
-SCHEDULERS = ("local_cwd", "local_docker")
+SCHEDULERS = ("local_cwd", "local_docker", "slurm")
 BLOCKS = " ▁▂▃▄▅▆▇█"
 PLOT_ROWS = 5
 
@@ -37,9 +40,11 @@ def main() -> int:
         print(f"unknown scheduler {scheduler!r}; known: {', '.join(SCHEDULERS)}", file=sys.stderr)
         return 2
     folder = _folder()
-    with tempfile.TemporaryDirectory(prefix=f"demo-{engine}-") as home, _backend(scheduler) as environment:
-        run = import_module(f"demo_{engine}").run  # beside this script
-        exit_code: int = run(folder, {**environment, "TORCHX_STATE_DIR": str(folder / "state")}, Path(home))
+    try:
+        exit_code = _run(engine, scheduler, folder)
+    except SchedulerError as err:
+        print(f"no {scheduler} to run the demo on: {err}", file=sys.stderr)
+        return 1
     if exit_code == 0:
         _show(next(folder.glob("*/report.json")))
     else:
@@ -55,15 +60,25 @@ def _folder() -> Path:
     return folder
 
 
+def _run(engine: str, scheduler: str, folder: Path) -> int:
+    with tempfile.TemporaryDirectory(prefix=f"demo-{engine}-") as home, _backend(scheduler) as environment:
+        run = import_module(f"demo_{engine}").run  # beside this script
+        exit_code: int = run(folder, {**environment, "TORCHX_STATE_DIR": str(folder / "state")}, Path(home))
+    return exit_code
+
+
 @contextmanager
 def _backend(scheduler: str) -> Iterator[dict[str, str]]:
     """Prepare what the scheduler needs; yield the environment that it is found by."""
-    if scheduler == "local_cwd":
+    if scheduler == "slurm":
+        with import_module("demo_slurm").slurm_cluster() as environment:  # beside this script
+            yield environment
+    elif scheduler == "local_docker":
+        docker = import_module("demo_docker")  # beside this script; it needs the Docker SDK
+        with docker.docker_engine("torchx-demo") as url:
+            yield {"DOCKER_HOST": url}
+    else:
         yield {}
-        return
-    docker = import_module("demo_docker")  # beside this script; it needs the Docker SDK
-    with docker.docker_engine("torchx-demo") as url:
-        yield {"DOCKER_HOST": url}
 
 
 def _show(report_file: Path) -> None:

@@ -1,6 +1,7 @@
 """The apps that learn handwritten digits, for ``train_digits.py`` and ``train_digits_flow.py`` alike.
 
-What the apps do is in ``digits/``. With ``SCHEDULER=local_docker`` in the environment they run in containers.
+What the apps do is in ``digits/``. With ``SCHEDULER=local_docker`` in the environment they run in containers,
+with ``SCHEDULER=slurm`` as jobs of a Slurm cluster.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Digits:
 
     @property
     def cfg(self) -> dict[str, CfgVal]:
-        """The scheduler's options: on this host, logs are kept in the run's folder."""
+        """The scheduler's options: logs are kept in the run's folder, but for those of containers."""
         return {} if IN_CONTAINERS else {"log_dir": f"{self.folder}/logs"}
 
     def report(self, training: Mapping[str, Any], evaluation: Mapping[str, Any]) -> dict[str, Any]:

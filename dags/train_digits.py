@@ -4,7 +4,8 @@
 apps are those of ``digits_apps.py``, which ``train_digits_flow.py`` runs from Prefect; Airflow itself needs
 neither scikit-learn nor PyTorch.
 
-With ``SCHEDULER=local_docker`` in Airflow's environment the same apps run in containers.
+With ``SCHEDULER=local_docker`` in Airflow's environment the same apps run in containers, with
+``SCHEDULER=slurm`` as jobs of a Slurm cluster.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 environment with ``prefect-torchx``, on whatever Prefect server that is set to use. The apps are those of
 ``digits_apps.py``; Prefect itself needs neither scikit-learn nor PyTorch.
 
-With ``SCHEDULER=local_docker`` in the environment the same apps run in containers.
+With ``SCHEDULER=local_docker`` in the environment the same apps run in containers, with ``SCHEDULER=slurm``
+as jobs of a Slurm cluster.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from benchmarks.workloads import (
     prefect_runs,
     reading,
     replicas,
+    slurm_jobs,
     waiting,
     writers,
 )
@@ -29,6 +30,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *writers.EXPERIMENTS,
     *apps.EXPERIMENTS,
     *containers.EXPERIMENTS,
+    *slurm_jobs.EXPERIMENTS,
     *airflow_tasks.EXPERIMENTS,
     *prefect_runs.EXPERIMENTS,
 )

@@ -44,8 +44,8 @@ def _arguments() -> argparse.Namespace:
 def _join(rank: int, replicas: int, rendezvous: Path) -> None:
     """Meet the other replicas through a file: no port to choose, so none that is taken."""
     # Where all replicas are on this host, gloo would ask for the address of its name, which a laptop often
-    # cannot resolve. In containers each has an address of its own.
-    if os.environ.get("TORCHX_RANK0_HOST", "localhost") == "localhost":
+    # cannot resolve. In containers, and on the nodes of a cluster, each has an address of its own.
+    if os.environ.get("TORCHX_RANK0_HOST", "localhost") in {"localhost", "127.0.0.1"}:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     torch.set_num_threads(1)
     torch.manual_seed(0)

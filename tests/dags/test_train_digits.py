@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from docker_engine import why_no_engine
+from slurm_cluster import running_cluster, why_no_cluster
 
 DAGS = Path(__file__).parents[2] / "dags"
 EPOCHS = 20
@@ -81,7 +82,7 @@ def test_a_scheduler_that_is_not_there_is_named() -> None:
     shown = _run(str(DAGS / "demo.py"), SCHEDULER="local_dokcer")
     assert (shown.returncode, shown.stdout) == (
         2,
-        "unknown scheduler 'local_dokcer'; known: local_cwd, local_docker\n",
+        "unknown scheduler 'local_dokcer'; known: local_cwd, local_docker, slurm\n",
     )
 
 
@@ -99,6 +100,43 @@ def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
         assert list(map(int, epochs)) == list(range(1, EPOCHS + 1))
     assert re.findall(r"^accuracy  9\d", demo.stdout, re.MULTILINE)
     assert len(list(tmp_path.glob("*/model.pt"))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster())
+def test_the_demo_trains_a_model_on_a_cluster(tmp_path: Path) -> None:
+    """The same DAG on a Slurm cluster that is there for it alone: the replicas meet from two nodes."""
+    demo = _run(str(DAGS / "demo.py"), str(tmp_path), SCHEDULER="slurm", SLURM_CONF="/no/slurm.conf")
+    assert demo.returncode == 0, demo.stdout
+    for replica in range(2):
+        epochs = re.findall(rf"\[train/{replica}\] epoch (\d+)/{EPOCHS} loss [\d.]+", demo.stdout)
+        assert list(map(int, epochs)) == list(range(1, EPOCHS + 1))
+    assert re.findall(r"^accuracy  9\d", demo.stdout, re.MULTILINE)
+    assert len(list(tmp_path.glob("*/model.pt"))) == 1
+    starts = [json.loads(file.read_text()) for file in tmp_path.glob("*/logs/**/train/*/0/start.json")]
+    assert {start["host"] for start in starts} == {"n1", "n2"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster())
+def test_a_cluster_that_answers_is_used() -> None:
+    """Nothing is started beside it."""
+    code = "from demo_slurm import slurm_cluster\nwith slurm_cluster() as environment: print(environment)"
+    with running_cluster(nodes=1) as cluster:
+        shown = _run("-c", code, PYTHONPATH=str(DAGS), **cluster.environment)
+    assert shown.stdout == "{}\n"
+
+
+def test_a_cluster_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """In one line: what was asked, and why none is started."""
+    shown = _run(str(DAGS / "demo.py"), str(tmp_path), SCHEDULER="slurm", PATH="")
+    assert shown.returncode == 1
+    assert re.fullmatch(
+        r"no slurm to run the demo on: sinfo: not found.*; none can be started either: .*\n", shown.stdout
+    )
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from docker_engine import why_no_engine
+from slurm_cluster import why_no_cluster
 
 from torchx_core import AppState, get_runner
 from torchx_core.schedulers import ListAppResponse
@@ -104,6 +105,21 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
 def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
     """The same flow on a Docker engine: the replicas meet over the app's network, the model is left here."""
     demo = _demo(tmp_path, SCHEDULER="local_docker", DOCKER_HOST="/no/engine.sock")
+    text, _ = demo.communicate()
+    assert demo.returncode == 0, text
+    for replica in range(2):
+        assert _epochs(text, replica) == list(range(1, EPOCHS + 1))
+    assert re.findall(r"^accuracy  9\d", text, re.MULTILINE)
+    assert len(list(tmp_path.glob("*/model.pt"))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster())
+def test_the_demo_trains_a_model_on_a_cluster(tmp_path: Path) -> None:
+    """The same flow on a Slurm cluster that is there for it alone: the replicas meet from two nodes."""
+    demo = _demo(tmp_path, SCHEDULER="slurm", SLURM_CONF="/no/slurm.conf")
     text, _ = demo.communicate()
     assert demo.returncode == 0, text
     for replica in range(2):
