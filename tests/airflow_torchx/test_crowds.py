@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.deployment, pytest.mark.timeout(36
 
 FULL = os.environ.get("TORCHX_FULL_CROWDS") == "1"
 """Whether to run at full size, half an hour on two cores."""
-DOOMED = 25 if FULL else 5
+DOOMED = 50 if FULL else 5
 DEFERRED = 300 if FULL else 40
 KILLS = 5
 PATIENCE_S = 1800.0
@@ -157,9 +157,18 @@ def runner(airflow: AirflowServer) -> Iterator[Runner]:
     ids=["worker", "deferred"],
 )
 def test_tasks_killed_at_random_run_their_apps_once(
-    airflow: AirflowServer, runner: Runner, tmp_path: Path, dag_id: str, seed: int, at_least: int
+    airflow: AirflowServer,
+    runner: Runner,
+    tmp_path: Path,
+    dag_id: str,
+    seed: int,
+    at_least: int,
+    record_testsuite_property: Callable[[str, object], None],
 ) -> None:
-    """Whatever line of ours the process dies at, each task has one app, which ran once, and its result."""
+    """Whatever line of ours the process dies at, each task has one app, which ran once, and its result.
+
+    At full size that is 200 kills of 50 tasks whose workers follow their apps.
+    """
     run = airflow.trigger(dag_id, folder=str(tmp_path), size=DOOMED, kills=KILLS, seed=seed)
     airflow.wait_for_run(run, "success", PATIENCE_S)
     assert [airflow.xcom(run, "return_value", index) for index in range(DOOMED)] == list(range(DOOMED))
@@ -167,7 +176,9 @@ def test_tasks_killed_at_random_run_their_apps_once(
     assert [app and (app.state, app.msg) for app in apps] == [(AppState.SUCCEEDED, "")] * DOOMED
     starts = [(tmp_path / f"started-{index}").read_text() for index in range(DOOMED)]
     assert starts == ["started\n"] * DOOMED
-    assert len(list(tmp_path.glob("killed-*"))) >= at_least * DOOMED
+    kills = len(list(tmp_path.glob("killed-*")))
+    record_testsuite_property(f"kills of {DOOMED} tasks of {dag_id}", kills)
+    assert kills >= at_least * DOOMED
 
 
 @pytest.fixture
@@ -195,6 +206,7 @@ def test_a_triggerer_follows_a_crowd_and_misses_no_kill(
     record_testsuite_property: Callable[[str, object], None],
 ) -> None:
     """However many tasks are deferred, a stopped run leaves none of their apps running."""
+    _warm_up(airflow, runner, tmp_path, commands)
     triggerer = _Usage(airflow.pid_of("triggerer"))
     begin = monotonic()
     run = airflow.trigger("crowd", folder=str(tmp_path), size=DEFERRED)
@@ -215,6 +227,18 @@ def test_a_triggerer_follows_a_crowd_and_misses_no_kill(
     airflow.fail_run(run)
     wait_until(lambda: _states(runner) == {AppState.SUCCEEDED: 1, AppState.CANCELLED: DEFERRED - 1}, 120)
     record_testsuite_property("seconds until all are cancelled", monotonic() - begin)
+
+
+def _warm_up(airflow: AirflowServer, runner: Runner, folder: Path, commands: Callable[[int], None]) -> None:
+    """Have the triggerer load what it needs to follow an app and to cancel it."""
+    run = airflow.trigger("crowd", folder=str(folder), size=1)
+    wait_until(lambda: airflow.count(run, "deferred") == 1, 120)
+    commands(0)
+    wait_until(lambda: _followed(airflow, run) == 1, 120)
+    airflow.fail_run(run)
+    wait_until(lambda: _states(runner) == {AppState.CANCELLED: 1}, 120)
+    for app in runner.list("local_cwd"):
+        runner.delete(app.app_handle)
 
 
 def _followed(airflow: AirflowServer, run: Task) -> int:

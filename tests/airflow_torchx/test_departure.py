@@ -57,7 +57,21 @@ class Task:
         self, *argv: str, policy: OnWorkerShutdown = "detach", number: int = 1, generation: int = 2
     ) -> None:
         """Run the task until it goes."""
-        this_try = make_try(number=number, generation=generation)
+        hold, departure = self._hold(argv, policy, make_try(number=number, generation=generation))
+        hold.attach()
+        hold.follow()
+        departure.check()
+
+    def defer(self) -> None:
+        """Run the task until it defers."""
+        hold, departure = self._hold((), "detach", make_try(number=1, generation=2))
+        hold.attach()
+        assert hold.follow_for(0) is None
+        departure.check_deferral(hold)
+
+    def _hold(
+        self, argv: tuple[str, ...], policy: OnWorkerShutdown, this_try: TaskTry
+    ) -> tuple[Hold, Departure]:
         departure = Departure(
             this_try,
             policy,
@@ -69,20 +83,22 @@ class Task:
             app=app_of(*(argv or ("sleep", "600"))), scheduler="local_cwd", cfg={"grace_s": self.grace_s}
         )
         log = AppLog(lambda _level, _message, _time: None)
-        hold = Hold(self.runner, self.memory, this_try, request, log, departure.look)
-        hold.attach()
-        hold.follow()
-        departure.check()
+        return Hold(self.runner, self.memory, this_try, request, log, departure.look), departure
 
     def present_state(self) -> str | None:
         if self.server_is_down:
             raise AirflowUnavailableError("503")
         return self.state
 
+    @property
+    def handle(self) -> str:
+        """The app's handle."""
+        assert self.memory.record is not None
+        return self.memory.record.handle
+
     def status(self) -> AppStatus:
         """Return the app's status."""
-        assert self.memory.record is not None
-        status = self.runner.status(self.memory.record.handle)
+        status = self.runner.status(self.handle)
         assert status is not None
         return status
 
@@ -96,9 +112,8 @@ def task(tmp_path: Path) -> Iterator[Task]:
     with get_runner("s", state_dir=str(tmp_path)) as runner:
         made = Task(runner)
         yield made
-        assert made.memory.record is not None
-        runner.cancel(made.memory.record.handle, grace_s=0)
-        runner.wait(made.memory.record.handle, timeout_s=10)
+        runner.cancel(made.handle, grace_s=0)
+        runner.wait(made.handle, timeout_s=10)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +151,23 @@ def test_a_worker_shutdown_can_cancel(task: Task, policy: OnWorkerShutdown, numb
     with pytest.raises(AirflowException, match="because the Airflow worker shut down"):
         task.follow(policy=policy, number=number)
     assert task.status().state is AppState.CANCELLED
+
+
+def test_a_users_act_just_before_a_deferral_cancels(task: Task) -> None:
+    """Airflow refuses the deferral and makes no trigger, so nobody else would."""
+    task.state = "failed"
+    with pytest.raises(AirflowException, match="the task instance is failed"):
+        task.defer()
+    task.runner.wait(task.handle, timeout_s=10)
+    assert task.status().state is AppState.CANCELLED
+
+
+@pytest.mark.parametrize("server_is_down", [False, True])
+def test_a_deferral_leaves_the_app_alone(task: Task, *, server_is_down: bool) -> None:
+    """Also where the server does not answer just then."""
+    task.server_is_down = server_is_down
+    task.defer()
+    assert task.is_active()
 
 
 def test_an_unknown_cause_leaves_the_app_alone(task: Task) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_torchx._log import LINES_PER_RECORD, TAIL_LINES, AppLog, records
+from airflow_torchx._log import LINES_PER_RECORD, AppLog, records
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,
@@ -15,6 +15,7 @@ from torchx_core.schedulers import (
     Result,
     StateChanged,
 )
+from torchx_core.schedulers.tails import TAIL_LINE_CHARS, TAIL_LINES
 from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
 
 OF: dict[str, Any] = {"role": "r", "replica": 1, "attempt": 0, "time": 5.0}
@@ -84,7 +85,17 @@ def test_a_failure_shows_the_last_lines_of_the_first_replica_to_fail() -> None:
     assert said == [("error", "\n".join(["the last 50 lines of r/0:", *old, "bad input"]))]
 
 
-def test_a_silent_failure_shows_no__lines() -> None:
+def test_half_a_secret_is_none_the_less_one() -> None:
+    """The last lines are cut to size after they are masked."""
+    said: list[str] = []
+    log = AppLog(lambda _level, message, _time: said.append(message), mask=lambda s: s.replace("secret", "*"))
+    log.write(_lines("x" * (TAIL_LINE_CHARS - 3) + "secret", replica=0))
+    log.show_end(_failed(0))
+    assert "x*" in said[-1]
+    assert "xsec" not in said[-1]
+
+
+def test_a_silent_failure_shows_no_lines() -> None:
     """An app that wrote nothing adds nothing to its failure."""
     said: list[str] = []
     AppLog(lambda _level, message, _time: said.append(message)).show_end(_failed(0))
@@ -123,6 +134,33 @@ def test_a_log_has_a_limit() -> None:
         "::endgroup::",
     ]
     assert "limit" in said[1]
+
+
+def test_what_another_process_left_out_counts() -> None:
+    """The limit was reached while the task was deferred: said there, and summed up here."""
+    said: list[str] = []
+
+    def log(left_out: dict[str, int]) -> AppLog:
+        return AppLog(
+            lambda _level, message, _time: said.append(message),
+            limit_bytes=10,
+            shown_bytes=10,
+            left_out=left_out,
+        )
+
+    first = log({})
+    first.write(_lines("a", "b"))
+    assert first.left_out == {"r/1": 2}
+    second = log(first.left_out)
+    second.write(_lines("c"))
+    second.show_end(AppStatus(state=AppState.SUCCEEDED))
+    assert [text.split(";")[0] for text in said] == [
+        "the log has reached its limit of 1e-05 MB",
+        "3 lines were left out",
+        "::group::The end of r/1",
+        "the last 1 lines of r/1:\nc",
+        "::endgroup::",
+    ]
 
 
 def _failed(*replicas: int) -> AppStatus:

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from airflow_torchx import _watch
 from airflow_torchx._deferral import Deferral, Fired
 from airflow_torchx._pace import Pace
 from airflow_torchx._watch import Watch
+from torchx_core.errors import SchedulerError
 from torchx_core.runner import Runner, get_runner
 from torchx_core.schedulers import AppEvent, LogLines
 from torchx_core.specs import AppDef, AppState, Role
+from torchx_core.testing import wait_until
 
 FREE = Pace(1e9, 1e9)
 
@@ -50,10 +55,13 @@ def _submit(runner: Runner, script: str) -> str:
     return runner.run(AppDef("a", [Role("r", "", entrypoint="sh", args=["-c", script])]), "local_cwd")
 
 
-def _make_watch(runner: Runner, handle: str, *paces: Pace, **fields: object) -> tuple[Watch, Seen]:
+def _make_watch(
+    runner: Runner, handle: str, *paces: Pace, bookmarks: Pace = FREE, **fields: object
+) -> tuple[Watch, Seen]:
     seen = Seen()
     deferral = Deferral(handle=handle, token="me", cursor=None, not_before=0.0, **fields)  # type: ignore[arg-type]  # noqa: S106
-    return Watch(runner, deferral, seen.show, seen.bookmark, paces or [FREE], seen.hidden.update), seen
+    watch = Watch(runner, deferral, seen.show, seen.bookmark, paces or [FREE], bookmarks, seen.hidden.update)
+    return watch, seen
 
 
 def test_every_line_is_shown_and_the_end_is_seen(runner: Runner) -> None:
@@ -78,6 +86,31 @@ def test_what_comes_too_fast_is_left_to_the_worker(runner: Runner) -> None:
     assert seen.lines + rest == [str(i) for i in range(1, 60001)]
 
 
+def test_bookmarks_share_a_pace(runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where many are due each comes later; the last one, at the end, comes always."""
+    monkeypatch.setattr(_watch, "SAVE_EVERY_S", 0.0)
+    free = _bookmarks_of_four_lines(runner, tmp_path / "free", FREE)
+    shared = _bookmarks_of_four_lines(runner, tmp_path / "shared", Pace(1e-3, 1.0))
+    assert free > shared == 3
+
+
+def _bookmarks_of_four_lines(runner: Runner, fifo: Path, bookmarks: Pace) -> int:
+    os.mkfifo(fifo)
+    handle = _submit(runner, f"while read -r l; do echo $l; done < {fifo}")
+    watch, seen = _make_watch(runner, handle, bookmarks=bookmarks)
+
+    async def write() -> None:
+        watching = asyncio.create_task(watch.until_over())
+        with fifo.open("w", buffering=1) as lines:
+            for count in range(1, 5):
+                lines.write("line\n")
+                await asyncio.to_thread(wait_until, lambda count=count: len(seen.lines) == count, 10)
+        await watching
+
+    asyncio.run(write())
+    return len(seen.saved)
+
+
 def test_the_deadline_is_kept(runner: Runner) -> None:
     """The app is cancelled for the given reason."""
     handle = _submit(runner, "exec sleep 600")
@@ -87,6 +120,25 @@ def test_the_deadline_is_kept(runner: Runner) -> None:
     status = runner.status(handle)
     assert status is not None
     assert (fired.timed_out, status.state, status.msg) == (True, AppState.CANCELLED, "too late")
+
+
+def test_a_deadline_outlasts_a_scheduler_that_is_away(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept as soon as the scheduler is there again."""
+    cancel = Deferral.cancel
+    refusals = [SchedulerError("away", retryable=True)]
+
+    async def refuse_once(deferral: Deferral, runner: Runner, reason: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        await cancel(deferral, runner, reason)
+
+    monkeypatch.setattr(Deferral, "cancel", refuse_once)
+    handle = _submit(runner, "exec sleep 600")
+    assert runner.take_over(handle, "me")
+    watch, _ = _make_watch(runner, handle, deadline=time.time(), timeout_reason="too late")
+    assert asyncio.run(asyncio.wait_for(watch.until_over(), 60)).timed_out
 
 
 def test_a_deadline_does_not_cancel_what_belongs_to_another(runner: Runner) -> None:
@@ -104,6 +156,26 @@ def test_an_unknown_app_is_an_error_not_an_end(runner: Runner) -> None:
     """Whoever resumes the task is told."""
     watch, _ = _make_watch(runner, "local_cwd://watch/nobody")
     assert "unknown app" in str(asyncio.run(watch.until_over()).error)
+
+
+def test_a_process_with_too_many_files_waits_for_its_turn(runner: Runner) -> None:
+    """A triggerer follows hundreds of apps, and may be allowed a thousand descriptors."""
+    handles = [_submit(runner, "exec sleep 600") for _ in range(10)]
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def follow() -> list[Fired]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds() + 5, usual[1]))
+        try:
+            watches = [asyncio.create_task(_make_watch(runner, each)[0].until_over()) for each in handles]
+            done, _ = await asyncio.wait(watches, timeout=1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+        assert not done
+        for handle in handles:
+            runner.cancel(handle, grace_s=0)
+        return await asyncio.gather(*watches)
+
+    assert [fired.error for fired in asyncio.run(follow())] == [None] * 10
 
 
 def test_secrets_are_hidden_before_a_line_is_shown(runner: Runner) -> None:
@@ -127,6 +199,6 @@ def test_after_a_standstill_nothing_is_shown_at_once(runner: Runner, monkeypatch
 
 def test_what_crosses_comes_back_as_it_was() -> None:
     """Through JSON values; what is no payload says nothing."""
-    fired = Fired(cursor="c", shown_bytes=3, timed_out=True, error="e")
+    fired = Fired(cursor="c", shown_bytes=3, left_out={"r/0": 4}, timed_out=True, error="e")
     assert Fired.from_json(fired.to_json()) == fired
     assert Fired.from_json("success") == Fired.from_json(None) == Fired()

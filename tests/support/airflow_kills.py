@@ -149,6 +149,15 @@ def _restart_the_api_server(job: Job) -> None:
     job.airflow.start_again("api-server")
 
 
+def _restart_the_api_server_under_a_worker(job: Job) -> None:
+    """Let either the first try go on, or another one begin when that has gone."""
+    process = job.process()
+    _restart_the_api_server(job)
+    number = job.airflow.wait_for_heartbeat(job.task)
+    job.wait_for_owner(f"airflow-try-{number}-")
+    assert number == 1 or ends(process, 60)
+
+
 def _kill_the_scheduler(job: Job) -> None:
     job.airflow.end("scheduler", signal.SIGKILL)
     job.airflow.start_again("scheduler")
@@ -323,7 +332,7 @@ TABLE = (
     ),
     Kill(
         what="the API server restarts",
-        do=_restart_the_api_server,
+        do=_restart_the_api_server_under_a_worker,
         dag="patient",
         app=Fate.FOLLOWED,
         tries=None,

@@ -13,6 +13,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -188,6 +189,21 @@ class AirflowServer:
                 return False
             database.execute("rollback")
             return True
+
+    def wait_for_heartbeat(self, task: Task) -> int:
+        """Wait until the running task has been heard of from now on, and return its try."""
+        query = (
+            "select last_heartbeat_at from task_instance where dag_id = ? and run_id = ? and task_id = 't'"
+        )
+        now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"
+
+        def is_heard() -> bool:
+            with contextlib.closing(sqlite3.connect(self._home / "airflow.db")) as database:
+                (heard,) = database.execute(query, (task.dag_id, task.run_id)).fetchone()
+            return heard is not None and str(heard) > now
+
+        wait_until(is_heard, RUN_TIMEOUT_S)
+        return self.wait_for(task, "running", None)
 
     def restore(self) -> None:
         """Bring back what a test has taken away, and end what it has added."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final, cast
 
 from torchx_core.runner import Runner
@@ -47,6 +47,8 @@ class Deferral:
     """How much of the app's output the task's log may show."""
     shown_bytes: int = 0
     """How much of it was shown before."""
+    left_out: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many lines were left out before; see `AppLog.left_out`."""
     end_task: bool = False
     """Whether a success may end the task from here, without a worker."""
 
@@ -71,6 +73,7 @@ class Fired:
     cursor: str | None = None
     """How far it showed the app's log; None where it cannot say."""
     shown_bytes: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict[str, int])
     timed_out: bool = False
     error: str | None = None
     """Why it stopped watching an app that may go on."""
@@ -86,9 +89,11 @@ class Fired:
             return Fired()
         fields = cast("Mapping[str, object]", payload)
         cursor, error, shown = fields.get("cursor"), fields.get("error"), fields.get("shown_bytes")
+        left_out = fields.get("left_out")
         return Fired(
             cursor=cursor if isinstance(cursor, str) else None,
             shown_bytes=shown if isinstance(shown, int) else 0,
+            left_out=cast("Mapping[str, int]", left_out) if isinstance(left_out, Mapping) else {},
             timed_out=bool(fields.get("timed_out")),
             error=error if isinstance(error, str) else None,
         )

@@ -62,6 +62,22 @@ class Departure:
         if monotonic() >= self._gone_by:
             self.check()
 
+    def check_deferral(self, hold: Hold) -> None:
+        """Act on what happened since the last heartbeat: a process that defers does not hear of it any more.
+
+        Airflow refuses its deferral then, and makes no trigger that could cancel the app.
+
+        Raises:
+            AirflowException: It is time to go.
+        """
+        try:
+            state = self._present_state()
+        except AirflowUnavailableError:
+            return
+        if state != "running":
+            self._go(hold)
+            self.check()
+
     def check(self) -> None:
         """Raise AirflowException if the app was cancelled because this try must go."""
         if self._reason:

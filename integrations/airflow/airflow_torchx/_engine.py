@@ -22,10 +22,12 @@ from airflow.sdk import (
     XComArg,
 )
 from airflow.sdk.exceptions import AirflowRuntimeError
-from airflow.sdk.log import mask_secret
+from airflow.sdk.log import mask_secret, redact  # type: ignore[attr-defined]  # of a private module
 
+from airflow_torchx._engine_states import instance_of, states_of
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._tries import TaskTry
+from torchx_core.schedulers.secrets import looks_secret
 
 if TYPE_CHECKING:
     from airflow.sdk.exceptions import (
@@ -81,12 +83,12 @@ __all__ = [
     "known_now",
     "longest_retry_delay_s",
     "mask_secrets",
+    "masked",
     "note_left",
     "present_state",
     "push_xcom",
     "read_note",
     "started_at",
-    "state_of",
     "supervisor_is_gone",
     "task_state_store",
     "this_try",
@@ -183,16 +185,26 @@ def longest_retry_delay_s(operator: BaseOperator) -> float:
 
 
 def ends_without_worker(operator: BaseOperator) -> bool:
-    """Return whether a success needs nothing of the operator's: no callback, outlet, hook or split result.
+    """Return whether a success needs nothing that only a worker does.
 
-    Then a trigger may end the task. Listeners of plugins, which run in the task's process, do not hear of it.
+    That is: no callback, outlet, hook or split result, no task that is mapped over the result and no DAG that
+    returns it, for which a trigger cannot mark it, and no XCom backend of the user's, which a trigger would
+    pass by. Then a trigger may end the task. Listeners of plugins, which run in the task's process, do not
+    hear of it.
     """
+    from airflow.sdk.bases.xcom import BaseXCom
+    from airflow.sdk.execution_time.xcom import XCom
+
     after = [
         operator.has_on_success_callback,
         operator.outlets,
         operator.multiple_outputs,
         operator._post_execute_hook,  # noqa: SLF001  (given as an argument of the operator; has no public name)
         type(operator).post_execute is not BaseOperator.post_execute,
+        next(iter(operator.iter_mapped_dependants()), None),
+        getattr(operator, "returns_dag_result", False),  # 3.3
+        getattr(operator, "overwrite_rtif_after_execution", False),
+        XCom is not BaseXCom,
     ]
     return bool(operator.do_xcom_push) and not any(after)
 
@@ -210,9 +222,7 @@ def describe_outlet(context: Context, outlet: object, extra: dict[str, Any]) -> 
 
 
 def present_state(context: Context) -> str | None:
-    """Return the state that Airflow's server has for this task instance now; None when it does not know it.
-
-    A task instance that was cleared or reset, and is not scheduled yet, has none: that is ``no_status``.
+    """Return the state that Airflow's server has for this task instance now; see `states_of`.
 
     An API call: never from `on_kill`, which runs in a signal handler and would dead-lock with a call that it
     interrupted.
@@ -220,30 +230,8 @@ def present_state(context: Context) -> str | None:
     Raises:
         AirflowUnavailableError: The server did not answer.
     """
-    return state_of(_task_instance(context))
-
-
-def state_of(ti: Any) -> str | None:  # noqa: ANN401  (its type differs between a task and a trigger)
-    """Do what `present_state` does for a task instance."""
-    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # a second of imports
-
-    mapped = ti.map_index is not None and ti.map_index >= 0
-    try:
-        states = RuntimeTaskInstance.get_task_states(
-            dag_id=ti.dag_id,
-            task_ids=[ti.task_id],
-            run_ids=[ti.run_id],
-            map_index=ti.map_index if mapped else None,
-        )
-    except AirflowRuntimeError as err:
-        raise AirflowUnavailableError(str(err)) from err
-    of_run: Mapping[str, Any] = states.get(ti.run_id) or {}
-    # The server calls a mapped task instance "task_0".
-    name = f"{ti.task_id}_{ti.map_index}" if mapped else ti.task_id
-    if name not in of_run:
-        return None
-    state = of_run[name]
-    return "no_status" if state is None else str(getattr(state, "value", state))
+    instance = instance_of(_task_instance(context))
+    return states_of({instance})[instance]
 
 
 def note_left(context: Context, key: str) -> str | None:
@@ -294,8 +282,25 @@ def emit(level: Level, message: str, time: float | None = None) -> None:
 
 
 def mask_secrets(env: Mapping[str, str]) -> None:
-    """Hide the values whose names Airflow takes for secrets' in everything logged and shown from now on."""
-    mask_secret({name: value for name, value in env.items() if len(value) >= MASKED_CHARS})
+    """Hide the values whose names look secret, to Airflow or to the core, in everything logged from now on.
+
+    Each of their lines too: output is logged line by line.
+    """
+    parts: dict[str, Any] = {name: _parts_to_mask(value) for name, value in env.items()}
+    certain = [part for name in list(parts) if looks_secret(name) for part in parts.pop(name)]
+    if certain:
+        mask_secret(certain)
+    if parts:
+        mask_secret(parts)
+
+
+def _parts_to_mask(value: str) -> list[str]:
+    return [part for part in dict.fromkeys([value, *value.splitlines()]) if len(part) >= MASKED_CHARS]
+
+
+def masked(text: str) -> str:
+    """Return the text with every secret hidden that Airflow knows of."""
+    return str(redact(text))
 
 
 def supervisor_is_gone() -> bool:

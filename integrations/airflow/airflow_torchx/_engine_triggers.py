@@ -8,7 +8,9 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-from airflow_torchx._engine import read_note, state_of, write_note
+from airflow_torchx._engine import read_note, write_note
+from airflow_torchx._engine_states import Instance, instance_of, states_of
+from airflow_torchx._together import Together
 
 __all__ = [
     "KILLS_REACH_TRIGGERS",
@@ -26,10 +28,17 @@ KILLS_REACH_TRIGGERS = hasattr(BaseTrigger, "on_kill")
 """Whether a trigger is told that a user has ended its task: since 3.3."""
 
 
+_STATES: Together[Instance, str | None] = Together(states_of)
+"""A triggerer puts one question after the other to Airflow's server; three hundred of them take a minute."""
+
+
 async def present_state_of(trigger: BaseTrigger) -> str | None:
-    """Return what `_engine.present_state` returns, for the deferred task of a trigger."""
-    # to_thread keeps the context that makes log lines the task's; an executor of the loop's would lose it
-    return await asyncio.to_thread(state_of, trigger.task_instance)
+    """Return what `_engine.present_state` returns, for the deferred task of a trigger.
+
+    Raises:
+        AirflowUnavailableError: The server did not answer.
+    """
+    return await _STATES.answer(instance_of(trigger.task_instance))
 
 
 def is_users_act(cancelled: asyncio.CancelledError) -> bool:

@@ -106,7 +106,13 @@ class Execution:
 
     def _run(self, work: Callable[[Hold], AppStatus | None], fired: Fired = NOTHING_FIRED) -> object:
         """Hold the app and do the work with it; return the app's result, or defer when it has not ended."""
-        log = AppLog(_engine.emit, limit_bytes=self._log_limit_bytes, shown_bytes=fired.shown_bytes)
+        log = AppLog(
+            _engine.emit,
+            limit_bytes=self._log_limit_bytes,
+            shown_bytes=fired.shown_bytes,
+            left_out=fired.left_out,
+            mask=_engine.masked,
+        )
         departure = Departure(
             self._this_try,
             self._operator.on_worker_shutdown,
@@ -124,11 +130,13 @@ class Execution:
                 memory = self._memory(runner, request)
                 hold = Hold(runner, memory, self._this_try, request, log, departure.look)
                 status = self._guarded(hold, work)
+                if status is None:
+                    departure.check_deferral(hold)
             except (InvalidInputError, UnknownSchedulerException) as err:
                 raise AirflowFailException(str(err)) from err
         departure.check()
         if status is None:
-            self._defer(replace(hold.deferral, shown_bytes=log.shown_bytes))
+            self._defer(replace(hold.deferral, shown_bytes=log.shown_bytes, left_out=log.left_out))
         if fired.timed_out and status.state is not AppState.SUCCEEDED:
             raise AirflowTaskTimeout(self._timeout_reason)
         log.show_end(status)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
-from typing import NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from airflow_torchx._engine import Level
 from torchx_core.schedulers import AppEvent, LogLines, LogsLost, StateChanged
 from torchx_core.schedulers.levels import by_level
-from torchx_core.schedulers.text import as_shown, cut, describe, prefix
+from torchx_core.schedulers.log_limit import LogLimit
+from torchx_core.schedulers.tails import TAIL_LINE_CHARS, Tails
+from torchx_core.schedulers.text import as_shown, describe, prefix
 from torchx_core.specs import AppStatus
 
 __all__ = ["AppLog", "Emit", "records"]
@@ -19,9 +20,8 @@ Emit: TypeAlias = Callable[[Level, str, float | None], None]
 """Writes one record: level, message (perhaps of many lines), seconds since the epoch or None for now."""
 
 LINES_PER_RECORD = 100
-TAIL_LINES = 50
-TAIL_LINE_CHARS = 1000
 _FOLD = "group::"
+NOTHING: Final[Mapping[str, int]] = {}
 
 
 class LogRecord(NamedTuple):
@@ -70,10 +70,9 @@ def _apart_from_folds(lines: list[str]) -> Iterator[list[str]]:
 
 @final
 class AppLog:
-    """Writes events to the task's log and remembers each replica's last lines.
+    """Writes events to the task's log, up to its limit, and remembers each replica's last lines.
 
-    A log has a limit: beyond it lines are counted, not shown, because an Airflow that has to serve a log of
-    gigabytes serves nobody. The last lines of each replica come at the end, whatever was left out.
+    The last lines of each replica come at the end, whatever was left out.
     """
 
     def __init__(
@@ -83,6 +82,8 @@ class AppLog:
         lines_per_record: int = LINES_PER_RECORD,
         limit_bytes: int | None = None,
         shown_bytes: int = 0,
+        left_out: Mapping[str, int] = NOTHING,
+        mask: Callable[[str], str] = str,
     ) -> None:
         """Write nothing yet.
 
@@ -91,18 +92,29 @@ class AppLog:
             lines_per_record: How many lines may share one.
             limit_bytes: How much of the app's output is shown; None for all.
             shown_bytes: How much of it was shown before.
+            left_out: How many lines were left out before, as the property of that name says it.
+            mask: Hides secrets in a line that is to be cut; Airflow masks what is shown whole.
         """
         self._emit = emit
         self._lines_per_record = lines_per_record
-        self._limit_bytes = limit_bytes
-        self.shown_bytes = shown_bytes
-        self._tails: dict[tuple[str, int], deque[str]] = {}
-        self._left_out: dict[tuple[str, int], int] = {}
+        self._limit = LogLimit(limit_bytes, shown_bytes)
+        self._limit.left_out.update(_replicas(left_out))
+        self._tails = Tails(lambda line: mask(line) if len(line) > TAIL_LINE_CHARS else line)
+
+    @property
+    def shown_bytes(self) -> int:
+        """How much of the app's output was shown so far."""
+        return self._limit.shown_bytes
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many lines were left out so far, by replica (``role/0``): JSON."""
+        return {f"{role}/{replica}": count for (role, replica), count in self._limit.left_out.items()}
 
     def write(self, event: AppEvent) -> None:
         """Show one event."""
         if isinstance(event, LogLines):
-            self._remember(event)
+            self._tails.remember(event)
             if not self._has_room(event):
                 return
         for level, message, time in records(event, self._lines_per_record):
@@ -114,41 +126,32 @@ class AppLog:
 
     def show_end(self, status: AppStatus) -> None:
         """Say what was left out and where it is; of a failure show the last lines of whoever failed first."""
-        if self._left_out:
-            self._show_left_out(status)
-        if failed := next(iter(status.failed_replicas()), None):
-            self._show_tail("error", failed.role, failed.id)
+        failed = {(replica.role, replica.id) for replica in status.failed_replicas()[:1]}
+        if summary := self._limit.summary(status):
+            self._emit("warning", summary, None)
+        for role, replica in self._limit.left_out.keys() - failed:
+            if self._tails.of(role, replica):
+                self._emit("info", f"::group::The end of {role}/{replica}", None)
+                self._show_tail("info", role, replica)
+                self._emit("info", "::endgroup::", None)
+        for role, replica in failed:
+            self._show_tail("error", role, replica)
 
     def _has_room(self, run: LogLines) -> bool:
         """Return whether the lines may be shown, and count them."""
-        if self._limit_bytes is None or self.shown_bytes < self._limit_bytes:
-            self.shown_bytes += sum(map(len, run.lines)) + len(run.lines)
+        was_full = bool(self._limit.left_out)
+        if self._limit.admits(run):
             return True
-        if not self._left_out:
-            limit = f"{self._limit_bytes / 1e6:g} MB"
-            self._emit(
-                "warning", f"the log has reached its limit of {limit}; further lines are left out", None
-            )
-        replica = (run.role, run.replica)
-        self._left_out[replica] = self._left_out.get(replica, 0) + len(run.lines)
+        if not was_full:
+            self._emit("warning", self._limit.notice, None)
         return False
 
-    def _remember(self, run: LogLines) -> None:
-        tail = self._tails.setdefault((run.role, run.replica), deque(maxlen=TAIL_LINES))
-        tail.extend(cut(as_shown(line), TAIL_LINE_CHARS) for line in run.lines[-TAIL_LINES:])
-
-    def _show_left_out(self, status: AppStatus) -> None:
-        count = sum(self._left_out.values())
-        places = [replica.log_dir for role in status.roles for replica in role.replicas if replica.log_dir]
-        where = f"; the whole log is in {', '.join(places[:4])}" if places else ""
-        self._emit("warning", f"{count} lines were left out{where}", None)
-        failed = {(replica.role, replica.id) for replica in status.failed_replicas()[:1]}
-        for role, replica in self._left_out.keys() - failed:
-            self._emit("info", f"::group::The end of {role}/{replica}", None)
-            self._show_tail("info", role, replica)
-            self._emit("info", "::endgroup::", None)
-
     def _show_tail(self, level: Level, role: str, replica: int) -> None:
-        tail = self._tails.get((role, replica))
-        if tail:
+        if tail := self._tails.of(role, replica):
             self._emit(level, "\n".join([f"the last {len(tail)} lines of {role}/{replica}:", *tail]), None)
+
+
+def _replicas(counts: Mapping[str, int]) -> Iterator[tuple[tuple[str, int], int]]:
+    for name, count in counts.items():
+        role, _, replica = name.rpartition("/")
+        yield (role, int(replica)), count

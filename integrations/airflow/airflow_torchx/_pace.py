@@ -1,4 +1,4 @@
-"""How much a log may be given: a bucket that fills at a steady rate."""
+"""How much Airflow may be given: a bucket that fills at a steady rate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Pace"]
 
 @final
 class Pace:
-    """Lets so many lines a second pass, and a burst at once."""
+    """Lets so many lines, or calls, a second pass, and a burst at once."""
 
     def __init__(self, per_s: float, burst: float, clock: Callable[[], float] = monotonic) -> None:
         """Start with a full bucket."""
@@ -22,9 +22,9 @@ class Pace:
         self._at = clock()
 
     def spend(self, amount: float) -> float:
-        """Take what was shown, and return how many seconds to pause before showing more.
+        """Take what was given, and return how many seconds to pause before giving more.
 
-        What was shown is spent even where the bucket is empty: the pause pays it back.
+        It is spent even where the bucket is empty: the pause pays it back.
         """
         now = self._clock()
         self._left = min(self._burst, self._left + (now - self._at) * self._per_s) - amount

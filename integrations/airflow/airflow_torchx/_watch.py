@@ -16,7 +16,7 @@ from torchx_core.launch import Patience
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, LogLines, StateChanged
 
-__all__ = ["Watch"]
+__all__ = ["Watch", "as_scheduler_error"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Watch:
         show: Callable[[AppEvent], None],
         bookmark: Callable[[str], Awaitable[None]],
         paces: Sequence[Pace],
+        bookmarks: Pace,
         hide: Callable[[Mapping[str, str]], None],
     ) -> None:
         """Do nothing yet.
@@ -59,6 +60,7 @@ class Watch:
             show: Shows one event.
             bookmark: Remembers how far the log got, over a restart.
             paces: How fast lines may be shown.
+            bookmarks: How fast bookmarks may be written; they come less often where many watches share it.
             hide: Hides the secrets among a role's environment variables in everything shown from now on.
         """
         self._runner = runner
@@ -66,11 +68,14 @@ class Watch:
         self._show = show
         self._bookmark = bookmark
         self._paces = paces
+        self._bookmarks = bookmarks
         self._hide = hide
         self._cursor = deferral.cursor
-        self._saved = (deferral.cursor, time.monotonic())
+        self._saved = deferral.cursor
+        self._save_at = time.monotonic() + SAVE_EVERY_S
         self._awake_at = time.monotonic()
         self._timed_out = False
+        self._cancelled = False
         self.drained = False
         """Whether every line has been shown."""
 
@@ -91,11 +96,11 @@ class Watch:
             except InvalidCursorError as err:
                 logger.warning("showing the log from its start: %s", err)
                 self._cursor = None
-            except SchedulerError as err:
+            except (SchedulerError, OSError) as err:
                 if self._cursor != seen:
                     patience.answered()
                 try:
-                    delay_s = patience.delay_after(err)
+                    delay_s = patience.delay_after(as_scheduler_error(err))
                 except SchedulerError:
                     return str(err)
                 logger.warning("cannot follow %s just now: %s", self._deferral.handle, err)
@@ -113,7 +118,7 @@ class Watch:
 
     async def _follow(self) -> None:
         self._awake_at = time.monotonic()
-        async with aclosing(self._batches()) as batches:
+        async with aclosing(await self._batches()) as batches:
             async for batch in batches:
                 await self._hold_back()
                 lines = self._show_all(batch)
@@ -121,15 +126,16 @@ class Watch:
                 if _is_last(batch):
                     self.drained = True
                     return
-                if time.monotonic() - self._saved[1] >= SAVE_EVERY_S:
+                if time.monotonic() >= self._save_at:
                     await self._save()
                 await self._enforce_deadline()
                 if await self._pause(lines):
                     return
                 self._awake_at = time.monotonic()
 
-    def _batches(self) -> AsyncGenerator[Batch]:
-        batches = self._runner.afollow(
+    async def _batches(self) -> AsyncGenerator[Batch]:
+        batches = await asyncio.to_thread(  # a far away scheduler is asked for the stream, and may be slow
+            self._runner.afollow,
             self._deferral.handle,
             self._cursor,
             logs=self._deferral.logs,
@@ -151,16 +157,20 @@ class Watch:
         return lines
 
     async def _save(self) -> None:
-        if self._cursor is not None and self._cursor != self._saved[0]:
+        delay_s = SAVE_EVERY_S
+        if self._cursor is not None and self._cursor != self._saved:
             await self._bookmark(self._cursor)
-        self._saved = (self._cursor, time.monotonic())
+            delay_s += self._bookmarks.spend(1)
+        self._saved = self._cursor
+        self._save_at = time.monotonic() + delay_s
 
     async def _enforce_deadline(self) -> None:
         deadline = self._deferral.deadline
-        if self._timed_out or deadline is None or time.time() < deadline:
+        if self._cancelled or deadline is None or time.time() < deadline:
             return
         self._timed_out = True
         await self._deferral.cancel(self._runner, self._deferral.timeout_reason)
+        self._cancelled = True
 
     async def _pause(self, lines: int) -> bool:
         """Wait until more may be shown; return true as soon as the app has ended meanwhile."""
@@ -179,3 +189,8 @@ class Watch:
 
 def _is_last(batch: Batch) -> bool:
     return any(isinstance(event, StateChanged) and event.status is not None for event in batch.events)
+
+
+def as_scheduler_error(error: SchedulerError | OSError) -> SchedulerError:
+    """Return what may pass: hundreds of apps in one process may need more descriptors than it may have."""
+    return error if isinstance(error, SchedulerError) else SchedulerError(str(error), retryable=True)

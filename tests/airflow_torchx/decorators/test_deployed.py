@@ -32,6 +32,20 @@ with DAG("mapped", schedule=None, is_paused_upon_creation=False):
 
     power.partial(exponent=2).expand(number=numbers())
 
+with DAG("expanded", schedule=None, is_paused_upon_creation=False):
+    @task.torchx(task_id="first", deferrable=True)
+    def numbers_later():
+        import time
+
+        time.sleep(2)
+        return [2, 3, 5]
+
+    @task(task_id="t")
+    def double(number):
+        return 2 * number
+
+    double.expand(number=numbers_later())
+
 with DAG("failing", schedule=None, is_paused_upon_creation=False):
     @task.torchx(task_id="t", deferrable=True, env={"API_TOKEN": "hunter22"})
     def fails():
@@ -63,6 +77,13 @@ def test_mapped_functions_are_deferred_and_return_what_they_return(airflow: Airf
     airflow.wait_for_run(task, "success", 120)
     assert [airflow.xcom(task, "return_value", i) for i in (0, 1)] == [{"power": 4}, {"power": 9}]
     assert [airflow.xcom(task, "power", i) for i in (0, 1)] == [4, 9]
+
+
+def test_a_task_is_mapped_over_a_deferred_result(airflow: AirflowServer) -> None:
+    """For Airflow to know its length a worker has to hand it on, not the triggerer."""
+    task = airflow.trigger("expanded")
+    airflow.wait_for_run(task, "success", 120)
+    assert [airflow.xcom(task, "return_value", i) for i in range(3)] == [4, 6, 10]
 
 
 def test_a_deferred_failure_shows_its_traceback_and_no_secret(airflow: AirflowServer) -> None:

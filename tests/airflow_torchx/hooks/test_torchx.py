@@ -86,6 +86,12 @@ def test_a_wrong_connection_is_refused(extra: dict[str, object], message: str) -
         read_connection("gpus", extra)
 
 
+def test_what_reaches_the_backend() -> None:
+    """The Docker engine, the login node of a cluster and the place of the records."""
+    params = {"docker_host": "ssh://a", "slurm_ssh": "b", "slurm_ssh_python": "python3.12", "state_dir": "/s"}
+    assert read_connection("gpus", {"scheduler": "slurm", **params}).params == params
+
+
 def test_what_the_operator_says_wins() -> None:
     """Options one by one, in whatever spelling; empty fields of the form count for nothing."""
     options = runopts()

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from airflow_dags import AIRFLOW, Dags, serialized
 
-from airflow_torchx import TorchXRunOperator
+from airflow_torchx import TorchXRunOperator, _engine
+from airflow_torchx.operators import torchx
 from torchx_core.errors import InvalidAppError, InvalidInputError, UnknownSchedulerException
 from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, AppState, InvalidRunConfigException, Role
@@ -255,3 +256,15 @@ def test_the_dag_serializes_the_same_each_time() -> None:
         return serialized(dag)
 
     assert parsed() == parsed()
+
+
+def test_a_task_that_has_ended_meanwhile_does_not_defer(dags: Dags, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow would refuse that, and no trigger would be there to cancel the app."""
+    monkeypatch.setattr(torchx, "DEFER_AFTER_S", 0.0)
+    monkeypatch.setattr(_engine, "present_state", lambda _context: "failed")
+    outcome = dags.run('TorchXRunOperator(task_id="t", app=app("sleep", "600"), deferrable=True)')
+    assert outcome.state == "failed"
+    with get_runner() as runner:
+        (handle,) = _apps()
+        runner.wait(handle, timeout_s=30)
+    assert _apps() == {handle: AppState.CANCELLED}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,9 +23,9 @@ from airflow.sdk.execution_time.comms import (
 )
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
-from airflow_torchx import _engine_triggers
+from airflow_torchx import _engine_triggers, _watch
 from airflow_torchx._deferral import CURSOR_KEY, Deferral
-from airflow_torchx.triggers import TorchXTrigger
+from airflow_torchx.triggers import TorchXTrigger, torchx
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppDef, AppState, AppStatus, Role
 from torchx_core.testing import wait_until
@@ -56,9 +57,11 @@ class Airflow:
     knows_the_run: bool = True
     is_down: bool = False
     xcoms: dict[str, Any] = field(default_factory=dict)
+    asked_for_states: int = 0
 
     def send(self, message: object) -> ToTask | None:
         """Answer as Airflow's server does."""
+        self.asked_for_states += isinstance(message, GetTaskStates)
         if self.is_down:
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
         match message:
@@ -192,6 +195,31 @@ def test_only_a_users_act_on_a_running_trigger_cancels(
     assert _status(runner, handle).state is state
 
 
+@pytest.mark.usefixtures("airflow")
+def test_a_kill_at_the_moment_of_a_tick_is_a_kill(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two cancellations in one turn of the event loop, asyncio keeps the message of the first."""
+    monkeypatch.setattr(_watch, "TICK_S", 0.02)
+    handles = [_submit(runner, "exec sleep 600") for _ in range(20)]
+
+    async def kill() -> None:
+        runs = [asyncio.create_task(_fire(_trigger(handle))) for handle in handles]
+        for handle in handles:
+            await asyncio.to_thread(
+                wait_until, lambda handle=handle: _status(runner, handle).state is AppState.RUNNING, 30
+            )
+        threading.Event().wait(0.2)  # stops the loop, so that all ticks are due
+        await asyncio.sleep(0)  # the loop takes them up
+        for run in runs:
+            asyncio.get_running_loop().call_soon(run.cancel, "__airflow_user_action__")
+        await asyncio.gather(*runs, return_exceptions=True)
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+
+    asyncio.run(kill())
+    for handle in handles:
+        runner.wait(handle, timeout_s=10)
+    assert {_status(runner, handle).state for handle in handles} == {AppState.CANCELLED}
+
+
 def test_a_deleted_run_cancels(runner: Runner, airflow: Airflow) -> None:
     """Airflow knows the task no more, so nobody will come back for its app."""
     handle = _submit(runner, "exec sleep 600")
@@ -208,11 +236,45 @@ def test_a_task_that_is_still_deferred_keeps_its_app(runner: Runner, airflow: Ai
     assert _goes_on_after_kill(runner, _trigger(handle))
 
 
-def test_an_unknown_state_keeps_the_app(runner: Runner, airflow: Airflow) -> None:
-    """When Airflow does not answer, nobody knows whether a user wanted this."""
+def test_an_unknown_state_keeps_the_app(
+    runner: Runner, airflow: Airflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When Airflow does not answer for long, nobody knows whether a user wanted this."""
+    monkeypatch.setattr(torchx, "KEEP_KILLING_S", 0.0)
     handle = _submit(runner, "exec sleep 600")
     airflow.is_down = True
     assert _goes_on_after_kill(runner, _trigger(handle))
+
+
+def test_a_kill_outlasts_an_airflow_that_is_away(runner: Runner, airflow: Airflow) -> None:
+    """A server that answers an error once, as one with SQLite does under load, loses no kill."""
+    handle = _submit(runner, "exec sleep 600")
+    airflow.is_down = True
+
+    async def kill() -> None:
+        on_kill = asyncio.create_task(_trigger(handle).on_kill())
+        await asyncio.to_thread(wait_until, lambda: airflow.asked_for_states, 10)
+        assert not _status(runner, handle).is_terminal()
+        airflow.is_down = False
+        await on_kill
+
+    asyncio.run(kill())
+    runner.wait(handle, timeout_s=10)
+    assert _status(runner, handle).state is AppState.CANCELLED
+
+
+def test_kills_by_the_hundred_ask_airflow_a_few_times(runner: Runner, airflow: Airflow) -> None:
+    """It answers one after the other, and the apps are to be gone soon."""
+    handles = [_submit(runner, "exec sleep 600") for _ in range(20)]
+
+    async def kill() -> None:
+        await asyncio.gather(*(_trigger(handle).on_kill() for handle in handles))
+
+    asyncio.run(kill())
+    for handle in handles:
+        runner.wait(handle, timeout_s=10)
+    assert {_status(runner, handle).state for handle in handles} == {AppState.CANCELLED}
+    assert airflow.asked_for_states == 1
 
 
 def test_an_app_of_a_newer_try_is_left_alone(runner: Runner, airflow: Airflow) -> None:
@@ -253,6 +315,16 @@ def test_an_airflow_without_on_kill_will_do(
     assert (_status(runner, handle).msg == "nobody else did") == kills_reach_triggers
 
 
+def test_an_airflow_without_on_kill_that_is_away_holds_nobody_up(
+    runner: Runner, airflow: Airflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There a triggerer that stops waits for the same cleanup."""
+    monkeypatch.setattr(_engine_triggers, "KILLS_REACH_TRIGGERS", False)
+    airflow.is_down = True
+    trigger = _trigger(_submit(runner, "exec sleep 600"))
+    asyncio.run(asyncio.wait_for(trigger.cleanup(), 30))
+
+
 @pytest.mark.usefixtures("runner", "airflow")
 def test_a_trigger_that_has_fired_cancels_nothing() -> None:
     """Airflow kills a trigger that lingers after its event, though its task goes on."""
@@ -282,11 +354,12 @@ def test_a_success_ends_the_task_from_here(runner: Runner, script: str, xcoms: d
     [
         ("exit 3", {}),
         ("true", {"end_task": False}),
+        ("echo more", {"limit_bytes": 0}),
         ("true", {"in_task": False}),
         ("exec sleep 600", {"deadline": 1.0, "timeout_reason": "late"}),
         ("trap 'exit 0' TERM; sleep 600 & wait", {"deadline": 1.0, "timeout_reason": "late"}),
     ],
-    ids=["failure", "work for the operator", "dag.test", "timeout", "timeout and exit 0"],
+    ids=["failure", "work for the operator", "lines left out", "dag.test", "timeout", "timeout and exit 0"],
 )
 def test_whatever_else_happens_resumes_the_task(
     runner: Runner, script: str, fields: dict[str, object]

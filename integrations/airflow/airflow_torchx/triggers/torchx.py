@@ -19,8 +19,10 @@ from airflow_torchx._outcome import status_xcoms
 from airflow_torchx._pace import Pace
 from airflow_torchx._plan import reason_of_user
 from airflow_torchx._record import AirflowUnavailableError
-from airflow_torchx._watch import Watch
+from airflow_torchx._watch import Watch, as_scheduler_error
 from airflow_torchx.hooks import TorchXHook
+from torchx_core.errors import SchedulerError
+from torchx_core.launch import Patience
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppState
 
@@ -33,9 +35,13 @@ LINES_PER_RECORD = 20
 LINES_PER_S = 200.0
 BURST_LINES = 2000.0
 LONGEST_WAIT_S = 10.0
+KEEP_KILLING_S = 600.0
+"""How long to go on with a kill while Airflow's server or the scheduler is away."""
 
-_ALL_TRIGGERS = Pace(4000.0, 8000.0)
+_ALL_LINES = Pace(4000.0, 8000.0)
 """All triggers of a triggerer share its loop, and the pipe through which Airflow reads their logs."""
+_ALL_NOTES = Pace(10.0, 20.0)
+"""They also share the pipe for what they ask: Airflow answers one after the other, some tens a second."""
 
 _KILLS: set[asyncio.Task[None]] = set()
 """The kills under way; the event loop itself keeps no task alive."""
@@ -54,6 +60,8 @@ class TorchXTrigger(BaseTrigger):
     def __init__(self, **deferral: Any) -> None:  # noqa: ANN401  (what `serialize` returns)
         super().__init__()  # type: ignore[no-untyped-call]
         self._deferral = Deferral(**deferral)
+        conn_id = self._deferral.conn_id
+        self._hook = None if conn_id is None else TorchXHook(conn_id)
         self._fired = False
         self._killing: asyncio.Task[None] | None = None
 
@@ -65,14 +73,19 @@ class TorchXTrigger(BaseTrigger):
     @override
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Watch, then fire once and return: a trigger that lingers after its event may be killed for it."""
+        watching = asyncio.create_task(self._watch())
         try:
-            event = await self._watch()
+            # Nothing with a timeout is waited for here: one that passes at the moment of a cancellation takes
+            # its message away, by which alone a user's act is known.
+            await asyncio.wait([watching])
         except asyncio.CancelledError as err:
             if _engine_triggers.is_users_act(err):
                 self._begin_kill()
             raise
+        finally:
+            watching.cancel()
         self._fired = True
-        yield event
+        yield watching.result()
 
     async def _watch(self) -> TriggerEvent:
         log = AppLog(
@@ -80,6 +93,7 @@ class TorchXTrigger(BaseTrigger):
             lines_per_record=LINES_PER_RECORD,
             limit_bytes=self._deferral.limit_bytes,
             shown_bytes=self._deferral.shown_bytes,
+            left_out=self._deferral.left_out,
         )
         deferral = self._deferral.at(await self._noted_cursor())
         with await asyncio.to_thread(self._runner) as runner:
@@ -88,10 +102,12 @@ class TorchXTrigger(BaseTrigger):
                 deferral,
                 log.write,
                 self._note,
-                [Pace(LINES_PER_S, BURST_LINES), _ALL_TRIGGERS],
+                [Pace(LINES_PER_S, BURST_LINES), _ALL_LINES],
+                _ALL_NOTES,
                 _engine.mask_secrets,
             )
-            fired = replace(await watch.until_over(), shown_bytes=log.shown_bytes)
+            over = await watch.until_over()
+            fired = replace(over, shown_bytes=log.shown_bytes, left_out=log.left_out)
             event = self._event(runner, fired, drained=watch.drained)
         await asyncio.sleep(min(max(0.0, deferral.not_before - time.time()), LONGEST_WAIT_S))
         return event
@@ -121,20 +137,39 @@ class TorchXTrigger(BaseTrigger):
         return self._killing
 
     async def _kill(self) -> None:
+        """Cancel the app; where somebody who is asked does not answer, go on asking.
+
+        Unless this may be no kill: a triggerer that stops waits for the cleanup of its triggers.
+        """
+        patience = Patience(KEEP_KILLING_S if _engine_triggers.KILLS_REACH_TRIGGERS else 0.0)
+        while self._deferral.token:
+            try:
+                return await self._cancel()
+            except (SchedulerError, OSError) as err:
+                try:
+                    delay_s = patience.delay_after(as_scheduler_error(err))
+                except SchedulerError:
+                    logger.warning("not cancelling %s, its lease will end it: %s", self._deferral.handle, err)
+                    return None
+                logger.warning("cannot cancel %s just now: %s", self._deferral.handle, err)
+                await asyncio.sleep(delay_s)
+        return None
+
+    async def _cancel(self) -> None:
         """Cancel the app if its task is not deferred any more, and no newer try has it.
 
         Airflow speaks of a user's act also where there was none: to a trigger that has fired and lingers,
         and in a triggerer that was frozen while another one took its triggers over. The first is known here;
         in the second the task is still deferred. After a clear the next try has the app, as the owner's token
         shows.
+
+        Raises:
+            SchedulerError: The state of the task is unknown, or the scheduler is away.
         """
-        if not self._deferral.token:
-            return
         try:
             state = await _engine_triggers.present_state_of(self)
         except AirflowUnavailableError as err:
-            logger.warning("not cancelling %s: its task's state is unknown: %s", self._deferral.handle, err)
-            return
+            raise SchedulerError(f"its task's state is unknown: {err}", retryable=True) from err
         if state == "deferred":
             logger.info("not cancelling %s: its task is still deferred", self._deferral.handle)
             return
@@ -142,13 +177,12 @@ class TorchXTrigger(BaseTrigger):
             await self._deferral.cancel(runner, reason_of_user(state))
 
     def _runner(self) -> Runner:
-        """Return a runner; asks Airflow for the connection, which the event loop should not wait for."""
-        conn_id = self._deferral.conn_id
-        return get_runner() if conn_id is None else TorchXHook(conn_id).get_conn()
+        """Return a runner; asks Airflow for the connection once, which the event loop should not wait for."""
+        return get_runner() if self._hook is None else self._hook.get_conn()
 
     def _event(self, runner: Runner, fired: Fired, *, drained: bool) -> TriggerEvent:
         """End the task from here where nothing is left to do for a worker; otherwise have it resumed."""
-        done = drained and self._deferral.end_task and self.task_instance is not None
+        done = drained and not fired.left_out and self._deferral.end_task and self.task_instance is not None
         status = runner.status(self._deferral.handle) if done and not fired.timed_out else None
         if status is None or status.state is not AppState.SUCCEEDED:
             return _engine_triggers.make_event(fired.to_json())
