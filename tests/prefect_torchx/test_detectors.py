@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 from prefect_jobs import Form
-from prefect_kills import CANCEL, CANCEL_SCRIPT, INTERRUPT_SCRIPT, KILL_PROCESS, TIMEOUT, Kill
+from prefect_kills import (
+    CANCEL,
+    CANCEL_SCRIPT,
+    INTERRUPT,
+    INTERRUPT_SCRIPT,
+    KILL_PROCESS,
+    TERMINATE_PROCESS,
+    TIMEOUT,
+    Kill,
+)
 from prefect_outcomes import conduct, expected
 from prefect_site import Site, Way
 
@@ -18,6 +27,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
         pytest.param(CANCEL, "serve", "async_direct", id="a coroutine's cancellation"),
         pytest.param(CANCEL, "serve", "submitted", id="the task runner's event"),
         pytest.param(CANCEL, "worker", "pooled", id="a signal in a child of the task runner"),
+        pytest.param(INTERRUPT, "serve", "pooled", id="a signal that the flow's process passes on"),
         pytest.param(CANCEL_SCRIPT, "script", "pooled", id="the flow run's state"),
         pytest.param(TIMEOUT, "serve", "submitted", id="our own clock"),
         pytest.param(INTERRUPT_SCRIPT, "script", "submitted", id="what ends the main thread"),
@@ -27,3 +37,19 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
 def test_the_app_ends_however_that_is_noticed(site: Site, kill: Kill, way: Way, form: Form) -> None:
     """Where nobody is left to notice, it goes on, and the flow run's next process follows it."""
     assert conduct(site, way, kill, [form]) == {form: expected(kill, form)}
+
+
+@pytest.mark.parametrize(
+    ("kill", "way"),
+    [
+        pytest.param(KILL_PROCESS, "serve", id="killed under serve"),
+        pytest.param(KILL_PROCESS, "worker", id="killed under a worker"),
+        pytest.param(TERMINATE_PROCESS, "serve", id="terminated"),
+        pytest.param(CANCEL_SCRIPT, "script", id="cancelled, which is the parent's state"),
+    ],
+)
+def test_an_app_of_a_subflow_fares_no_worse(site: Site, kill: Kill, way: Way) -> None:
+    """There is one, though Prefect may make a new run of the subflow when its parent is run again."""
+    outcome = conduct(site, way, kill, ["nested"])["nested"]
+    wanted = expected(kill, "nested")
+    assert (outcome.apps, outcome.run, outcome.left) == (wanted.apps, wanted.run, 0)

@@ -10,7 +10,7 @@ import pytest
 
 from prefect_torchx.bookmark import Bookmark
 from prefect_torchx.hold import Hold, OvertakenError, Request
-from prefect_torchx.naming import Holder, Work
+from prefect_torchx.naming import FlowTry, Holder, Work
 from prefect_torchx.position import Position
 from prefect_torchx.story import Story, tell
 from torchx_core import AppDef, Role, Runner
@@ -37,7 +37,7 @@ def stay() -> None:
 class Page:
     """Shows at once what it is told, and delivers it at once."""
 
-    def __init__(self, delivered: Callable[[Position], None]) -> None:
+    def __init__(self, delivered: Callable[[Position], object]) -> None:
         self.shown: list[str] = []
         self.said: list[str] = []
         self.room = 0
@@ -79,8 +79,9 @@ class Shelf:
         self.positions[handle] = None if fresh else self.positions.get(handle)
         return self.positions[handle]
 
-    def save(self, handle: AppHandle, position: Position) -> None:
+    def save(self, handle: AppHandle, position: Position) -> bool:
         self.positions[handle] = position
+        return True
 
 
 class Try:
@@ -131,7 +132,8 @@ class Flow:
         self, *, task: str = "t", task_try: int = 1, flow_try: int = 1, check: Callable[[], None] = stay
     ) -> Try:
         """Return one try of a call."""
-        me = Holder(flow_try=flow_try, task_run_id=task, task_try=task_try, call=uuid.uuid4().hex)
+        tries = (FlowTry("run", flow_try),)
+        me = Holder(flow_tries=tries, task_run_id=task, task_try=task_try, call=uuid.uuid4().hex)
         return Try(self, me, check)
 
     @property
@@ -249,6 +251,22 @@ def test_an_older_try_does_not_take_the_app_back() -> None:
     assert len(flow.states) == 1
 
 
+def test_an_older_try_that_is_still_alive_shows_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line is in the log once; it follows the app to its end, for its failure would be the run's."""
+    monkeypatch.setattr("prefect_torchx.reading.ASK_EVERY_S", 0.0)
+    flow = Flow(*(f"print:{number}" for number in range(50)), "exit:0")
+    looks = itertools.count()
+
+    def overtake() -> None:
+        if next(looks) == 3:
+            flow.hold(flow_try=2).attach()
+
+    old = flow.hold(check=overtake)
+    assert old.run().state is AppState.SUCCEEDED
+    assert len(old.page.shown) < 50
+    assert old.page.shown == [str(number) for number in range(len(old.page.shown))]
+
+
 def test_a_retry_waits_for_the_end_of_a_cancelled_app_and_starts_anew() -> None:
     """It does not take an app that is being stopped for a running one."""
     flow = Flow("hold")
@@ -349,7 +367,7 @@ def test_the_replicas_are_located_once_the_app_runs() -> None:
     this_try = flow.hold()
     located: list[AppHandle] = []
     places = Bookmark(flow.shelf)
-    me = Holder(flow_try=1, task_run_id="t", task_try=1, call="c")
+    me = Holder(flow_tries=(FlowTry("run", 1),), task_run_id="t", task_try=1, call="c")
     this_try.hold = Hold(flow.runner, this_try.page, places, me, locate=located.append)
     this_try.run()
     assert located == [this_try.handle]

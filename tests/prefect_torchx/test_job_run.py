@@ -88,6 +88,22 @@ def test_a_failure_is_raised_by_whoever_asks() -> None:
         run.fetch_result()
 
 
+@pytest.mark.usefixtures("runner")
+def test_a_failure_keeps_the_jobs_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    """Wherever they stand in the app: not in the log, not in what is raised, not in what travels."""
+    caplog.set_level(logging.INFO, logger="prefect_torchx")
+    app = app_of("sh", "-c", 'echo "bad $1"; exit 3', "sh", '{"$secret": "KEY"}').to_dict()
+    app["roles"][0]["args"][-1] = {"$secret": "KEY"}  # type: ignore[index]
+    run = TorchXJob(app=app, secrets={"KEY": "hunter2"}).trigger()  # type: ignore[arg-type]
+    with pytest.raises(AppStatusError, match="bad \\*\\*\\*") as waited:
+        run.wait_for_completion()
+    with pytest.raises(AppStatusError) as fetched:
+        run.fetch_result()
+    assert "[r/0] bad ***" in caplog.text
+    assert "hunter2" not in f"{caplog.text} {waited.value} {fetched.value} {fetched.value.status.to_json()}"
+    assert b"hunter2" not in pickle.dumps(run)
+
+
 def test_there_is_no_result_before_the_end(held: TorchXJobRun) -> None:
     """It is an error to ask for it, not a wait and not a None."""
     with pytest.raises(WaitTimeoutError, match="RUNNING"):
@@ -110,7 +126,7 @@ def test_a_run_goes_on_in_another_process(held: TorchXJobRun, tmp_path: Path) ->
 def test_cancel_ends_the_app(twin: bool, held: TorchXJobRun, runner: Runner) -> None:
     """With the reason given; a second cancel changes nothing."""
     asyncio.run(held.acancel("enough")) if twin else held.cancel("enough")
-    status = runner.wait(held.handle, timeout_s=20)
+    status = runner.wait(held.handle, timeout_s=60)
     assert status
     assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
     held.cancel("more than enough")
@@ -139,7 +155,7 @@ def test_the_block_ends_the_app_by_cause(
     else:
         with pytest.raises(interruption):
             _enter(held, asynchronous, interruption)
-    status = held.status() if end is AppState.RUNNING else runner.wait(held.handle, timeout_s=20)
+    status = held.status() if end is AppState.RUNNING else runner.wait(held.handle, timeout_s=60)
     assert status
     assert status.state is end
 
@@ -179,7 +195,7 @@ def test_an_onlooker_leaves_the_app_alone(
         _enter(onlooker, asynchronous=False, error=interruption)
     assert held.handle not in caplog.text
     onlooker.cancel("said so")
-    status = runner.wait(held.handle, timeout_s=20)
+    status = runner.wait(held.handle, timeout_s=60)
     assert status
     assert (status.state, status.msg) == (AppState.CANCELLED, "said so")
 
@@ -190,7 +206,7 @@ def test_who_was_overtaken_cancels_nothing(held: TorchXJobRun, runner: Runner) -
     assert runner.take_over(held.handle, "somebody else", force=True)
     copy.cancel("too late")
     runner.cancel(held.handle, reason="in time")  # of two reasons the first one stays
-    status = runner.wait(held.handle, timeout_s=20)
+    status = runner.wait(held.handle, timeout_s=60)
     assert status
     assert status.msg == "in time"
 

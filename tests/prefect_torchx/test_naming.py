@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from local_apps import app_of
 
-from prefect_torchx.naming import Holder, Standing, Work, stand
+from prefect_torchx.naming import FlowTry, Holder, Standing, Work, stand
 from torchx_core.launch import AppRequest
 from torchx_core.specs import AppDef, make_app_handle, parse_app_handle
 
@@ -15,8 +16,9 @@ def _work(run: str = "run", app: AppDef | None = None, scheduler: str = "local_c
     return Work.of_request(run, request)
 
 
-def _holder(**fields: object) -> Holder:
-    given: dict[str, object] = {"flow_try": 2, "task_run_id": "t", "task_try": 2, "call": "c"}
+def _holder(*tries: tuple[str, int], **fields: object) -> Holder:
+    flow_tries = tuple(FlowTry(*each) for each in tries or [("root", 2), ("part", 2)])
+    given: dict[str, object] = {"flow_tries": flow_tries, "task_run_id": "t", "task_try": 2, "call": "c"}
     return Holder(**given | fields)  # type: ignore[arg-type]  # tests pass what it takes
 
 
@@ -51,6 +53,8 @@ def test_any_name_gives_a_legal_id(name: str) -> None:
 def test_a_holder_reads_its_own_tokens() -> None:
     """What is written into an app's record is understood by every later try."""
     assert Holder.parse(_holder().token) == _holder() == Holder.parse(_holder().farewell)
+    outside = replace(_holder(), flow_tries=())
+    assert Holder.parse(outside.token) == outside
 
 
 @pytest.mark.parametrize(
@@ -59,14 +63,16 @@ def test_a_holder_reads_its_own_tokens() -> None:
         (None, Standing.FREE),
         (_holder().token, Standing.FREE),
         (_holder(task_try=1).token, Standing.FREE),
-        (_holder(flow_try=1, task_run_id="another", task_try=9).token, Standing.FREE),
+        (_holder(("root", 1), ("another", 9), task_run_id="another", task_try=9).token, Standing.FREE),
+        (_holder(("root", 2), ("part", 1), task_run_id="another", task_try=9).token, Standing.FREE),
         (_holder(call="another").token, Standing.TAKEN),
         (_holder(task_run_id="another").token, Standing.TAKEN),
         (_holder(task_run_id="").token, Standing.TAKEN),
+        (_holder(("root", 2), ("another", 1)).token, Standing.TAKEN),
         (_holder(task_try=1).farewell, Standing.GIVEN_UP),
-        (_holder(flow_try=3).farewell, Standing.GIVEN_UP),
+        (_holder(("root", 3)).farewell, Standing.GIVEN_UP),
         (_holder(task_try=3).token, Standing.OVERTAKEN),
-        (_holder(flow_try=3).token, Standing.OVERTAKEN),
+        (_holder(("root", 3)).token, Standing.OVERTAKEN),
         ("airflow-try-1-x", Standing.OVERTAKEN),
     ],
 )

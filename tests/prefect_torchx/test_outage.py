@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -49,6 +49,14 @@ def _write(page: RunPage, start: int, stop: int) -> None:
     page.flush()
 
 
+def _keep_in(told: list[Position]) -> Callable[[Position], bool]:
+    def keep(position: Position) -> bool:
+        told.append(position)
+        return True
+
+    return keep
+
+
 def _numbers(run: FlowRun) -> list[int]:
     return [int(number) for line in run.lines() for number in re.findall(r"number (\d+)$", line)]
 
@@ -58,7 +66,7 @@ def test_a_server_that_is_killed_and_started_again_has_every_line_once(server: P
     told: list[Position] = []
 
     def work() -> None:
-        page = RunPage(APP, on_delivered=told.append)
+        page = RunPage(APP, on_delivered=_keep_in(told))
         _write(page, 0, LINES // 2)
         wait_until(lambda: told, WAIT_S)
         server.kill()
@@ -78,7 +86,7 @@ def test_a_server_that_stays_away_holds_nobody_up(
     told: list[Position] = []
 
     def work() -> None:
-        page = RunPage(APP, on_delivered=told.append)
+        page = RunPage(APP, on_delivered=_keep_in(told))
         _write(page, 0, 100)
         wait_until(lambda: told, WAIT_S)
         server.kill()

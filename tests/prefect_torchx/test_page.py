@@ -4,7 +4,7 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +53,14 @@ def _replica(number: int, state: AppState, **what: Any) -> ReplicaStatus:
 
 
 DONE = _status(AppState.SUCCEEDED, _replica(0, AppState.SUCCEEDED, exit_code=0))
+
+
+def _keep_in(told: list[Position]) -> Callable[[Position], bool]:
+    def keep(position: Position) -> bool:
+        told.append(position)
+        return True
+
+    return keep
 
 
 def _show(*events: AppEvent, status: AppStatus | None = DONE, app: AppDef = APP, **options: Any) -> None:
@@ -105,7 +113,7 @@ def test_the_records_of_a_task_are_its_own() -> None:
 def test_what_has_arrived_is_told() -> None:
     """Not before it has, and at the end all of it: from there another process goes on."""
     told: list[Position] = []
-    in_a_flow(lambda: _show(_lines("one"), _lines("two"), on_delivered=told.append))
+    in_a_flow(lambda: _show(_lines("one"), _lines("two"), on_delivered=_keep_in(told)))
     assert told[-1] == Position(cursor="1", shown_bytes=8)
 
 
@@ -113,12 +121,31 @@ def test_what_has_arrived_is_told() -> None:
 def test_a_listener_that_fails_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """The app does not suffer from a position that cannot be saved."""
 
-    def fail(position: Position) -> None:
+    def fail(position: Position) -> bool:
         raise OSError(position)
 
     run = in_a_flow(lambda: _show(_lines("one"), on_delivered=fail))
     assert run.state.is_completed()
     assert "could not be saved" in caplog.text
+
+
+def test_a_position_that_was_not_kept_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of an app that says no more: a process that is killed then must not make its output come twice."""
+    monkeypatch.setattr("prefect_torchx.delivery.SAVE_AGAIN_S", 0.05)
+    told: list[Position] = []
+
+    def keep(position: Position) -> bool:
+        told.append(position)
+        return len(told) == 3
+
+    page = RunPage(APP, on_delivered=keep)
+    page.submitted(HANDLE)
+    page.write(_lines("one"))
+    page.mark("0")
+    page.flush()
+    wait_until(lambda: len(told) >= 3, timeout_s=60)
+    page.close(DONE)
+    assert told == [Position(cursor="0", shown_bytes=4)] * 3
 
 
 @pytest.mark.usefixtures("prefect_api")
@@ -203,7 +230,7 @@ def test_outside_of_a_run_the_lines_go_to_a_logger_of_ours(caplog: pytest.LogCap
     """There are no artifacts, and all has arrived at once."""
     caplog.set_level(logging.INFO, "prefect_torchx")
     told: list[Position] = []
-    _show(_lines("one"), on_delivered=told.append)
+    _show(_lines("one"), on_delivered=_keep_in(told))
     assert [record.name for record in caplog.records] == [f"prefect_torchx.torchx.{ROLE}.0"]
     assert told == [Position(cursor="0", shown_bytes=4)]
 
@@ -278,9 +305,9 @@ def test_a_run_that_leaves_its_app_has_no_post_mortem() -> None:
 
 @pytest.mark.usefixtures("prefect_api")
 def test_automations_hear_of_every_state() -> None:
-    """Events name the app, its handle, and the flow run; that of a failure says why."""
-    failed = _status(AppState.FAILED, _replica(0, AppState.FAILED, exit_code=3))
-    end = StateChanged(state=AppState.FAILED, time=8.0, status=failed)
+    """Events name the app, its handle, and the flow run; that of a failure says why, without secrets."""
+    failed = _status(AppState.FAILED, _replica(0, AppState.FAILED, exit_code=3), msg="bad hunter2")
+    end = StateChanged(state=AppState.FAILED, time=8.0, status=failed, msg="bad hunter2")
     run = in_a_flow(lambda: _show(REPORTS[0], end, status=failed))
     events = wait_until(lambda: _events(run, 3), timeout_s=60)
     assert [event["event"] for event in events] == [
@@ -289,6 +316,8 @@ def test_automations_hear_of_every_state() -> None:
         "torchx.app.failed",
     ]
     assert events[2]["payload"]["failed_replicas"] == [f"{ROLE}/0"]
+    assert events[2]["payload"]["message"] == "bad ***"
+    assert "hunter2" not in str(events)
     assert events[2]["resource"]["torchx.handle"] == HANDLE
 
 

@@ -42,8 +42,11 @@ def _left_behind(
         patch.setattr("prefect_torchx.hold.Hold.follow", fail)
         with pytest.raises(OnTheWayError):
             pipeline()
-    [handle] = [app.app_handle for app in runner.list("local_cwd") if app.state is AppState.RUNNING]
-    return handle, runs[0]
+    return wait_until(lambda: _running(runner), timeout_s=60)[0], runs[0]
+
+
+def _running(runner: Runner) -> list[AppHandle]:
+    return [app.app_handle for app in runner.list("local_cwd") if app.state is AppState.RUNNING]
 
 
 def _read(flow_run_id: UUID) -> FlowRun:
@@ -52,7 +55,7 @@ def _read(flow_run_id: UUID) -> FlowRun:
 
 
 def _end(runner: Runner, handle: AppHandle) -> tuple[AppState, str]:
-    status = runner.wait(handle, timeout_s=20)
+    status = runner.wait(handle, timeout_s=60)
     assert status
     return status.state, status.msg
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from prefect import get_client
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from prefect_torchx._engine.shelf import ServerShelf, apps_of_flow_run
 from prefect_torchx.position import Position
@@ -54,13 +55,29 @@ def test_it_tells_which_apps_a_flow_run_may_have() -> None:
     for handle in [*handles, handles[0]]:
         shelf.open(handle, fresh=True)
     with get_client(sync_client=True) as client:
-        assert sorted(apps_of_flow_run(client, run)) == handles
-        assert list(apps_of_flow_run(client, uuid4())) == []
+        assert sorted(apps_of_flow_run(client, run, run)) == handles
+        assert list(apps_of_flow_run(client, other := uuid4(), other)) == []
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_the_root_has_the_apps_of_its_subflows() -> None:
+    """All of them; each subflow knows its own, and how far its own log has got."""
+    root, one, two = uuid4(), uuid4(), uuid4()
+    for run in (root, one, two):
+        shelf = ServerShelf(str(run), "", str(root))
+        shelf.open(f"local_cwd://torchx/{run}", fresh=True)
+        shelf.save(f"local_cwd://torchx/{run}", _position(str(run)))
+    with get_client(sync_client=True) as client:
+        assert len(list(apps_of_flow_run(client, root, root))) == 3
+        assert list(apps_of_flow_run(client, root, one)) == [f"local_cwd://torchx/{one}"]
+    again = ServerShelf(str(two), "", str(root))
+    assert again.open(f"local_cwd://torchx/{two}", fresh=False) == _position(str(two))
 
 
 def test_a_server_that_is_away_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
     """At worst the log begins anew; the app does not suffer."""
-    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+    away: dict[Any, Any] = {PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}
+    with temporary_settings(away):
         shelf = ServerShelf(str(uuid4()), "")
         assert shelf.open(HANDLE, fresh=False) is None
         shelf.save(HANDLE, _position("1"))

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 import pytest
 from prefect import flow, task
@@ -46,3 +49,25 @@ def test_a_task_runner_has_an_event_for_every_submitted_task() -> None:
         return job.submit().result()
 
     assert is_set == {pipeline(): False}
+
+
+POOL = """
+import os
+from prefect.task_runners import ProcessPoolTaskRunner
+from prefect_torchx._engine.pool import children_of
+
+if __name__ == "__main__":
+    with ProcessPoolTaskRunner(max_workers=1) as runner:
+        child = runner._executor.submit(os.getpid).result()
+        print([process.pid for process in children_of(runner)] == [child])
+    print(children_of(runner))
+"""
+
+
+@pytest.mark.slow
+def test_the_children_of_a_process_pool_are_known(tmp_path: Path) -> None:
+    """They are told what ends their flow. Apart, because Python leaves a process of its own behind."""
+    program = tmp_path / "pool.py"
+    program.write_text(POOL)
+    ran = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    assert ran.stdout == "True\n[]\n", ran.stderr

@@ -138,6 +138,19 @@ def pooled(folder: str, options: Options, limit_s: float | None = None) -> None:
     _limited(job, limit_s).submit(folder, options).result()
 
 
+@flow
+def part(folder: str, options: Options, limit_s: float | None) -> None:
+    """Call a task."""
+    _limited(job, limit_s)(folder, options)
+
+
+@flow
+def nested(folder: str, options: Options, limit_s: float | None = None) -> None:
+    """Call another flow."""
+    note_start(folder)
+    part(folder, options, limit_s)
+
+
 FLOWS: tuple[Any, ...] = (
     direct,
     submitted,
@@ -147,6 +160,7 @@ FLOWS: tuple[Any, ...] = (
     sync_in_async,
     body,
     pooled,
+    nested,
 )
 
 

@@ -28,10 +28,12 @@ Form: TypeAlias = Literal[
     "sync_in_async",
     "body",
     "pooled",
+    "nested",
 ]
 """Where in a flow the app runs; the flows of `prefect_flows` have these names."""
 
-FORMS: tuple[Form, ...] = get_args(Form)
+FORMS: tuple[Form, ...] = tuple(form for form in get_args(Form) if form != "nested")
+"""Those whose log is the flow run's: a subflow has a log of its own."""
 
 
 class Job:

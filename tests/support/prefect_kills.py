@@ -14,7 +14,18 @@ from daemons import ends
 from prefect_jobs import Form, Job
 from prefect_site import Site, Way
 
-__all__ = ["CANCEL", "CANCEL_SCRIPT", "INTERRUPT_SCRIPT", "KILL_PROCESS", "TABLE", "TIMEOUT", "Fate", "Kill"]
+__all__ = [
+    "CANCEL",
+    "CANCEL_SCRIPT",
+    "INTERRUPT",
+    "INTERRUPT_SCRIPT",
+    "KILL_PROCESS",
+    "TABLE",
+    "TERMINATE_PROCESS",
+    "TIMEOUT",
+    "Fate",
+    "Kill",
+]
 
 Do: TypeAlias = Callable[[Site, Way, Sequence[Job]], None]
 WAYS: tuple[Way, ...] = ("serve", "worker", "script")
@@ -24,6 +35,10 @@ STOP_S = 60.0
 AGAIN_S = 3.0
 LIMIT_S = 10.0
 """Long enough for a busy host to submit the app before; the app itself never ends."""
+
+
+LEASE_S = 30.0
+"""Long enough for a follower on a busy host to renew it."""
 
 
 class Fate(Enum):
@@ -43,7 +58,7 @@ class Kill:
     """Makes it happen to jobs whose apps' first lines are in their logs."""
     app: Fate
     run: str
-    """The state that Prefect shows in the end."""
+    """The state that Prefect shows in the end; "A or B" where it is now one, now the other."""
     runs: Mapping[Form, str] = field(default_factory=dict)
     """The same, where a form has another one."""
     says: str = ""
@@ -131,11 +146,17 @@ def _run_again(site: Site, way: Way, jobs: Sequence[Job]) -> None:
 # --- what happens to who supervises it
 
 
-def _stop_the_supervisor(site: Site, way: Way, jobs: Sequence[Job]) -> None:
+def _stop_for_good(site: Site, way: Way, jobs: Sequence[Job]) -> None:
     pids = [job.pid for job in jobs]
+    for job in jobs:
+        job.hit_at = time.time()
     site.end(way, signal.SIGTERM)
     for pid in pids:
         assert ends(pid, STOP_S)
+
+
+def _stop_the_supervisor(site: Site, way: Way, jobs: Sequence[Job]) -> None:
+    _stop_for_good(site, way, jobs)
     for job in jobs:
         site.run_again(job)
     for job in jobs:
@@ -207,6 +228,16 @@ TERMINATE_FOR_GOOD = Kill(
     app=Fate.CANCELLED,
     says="cancelled because the Prefect worker shut down",
     run="Crashed",
+    ways=SUPERVISED,
+    options={"on_worker_shutdown": "cancel"},
+)
+TERMINATE_SCRIPT = Kill(
+    what='a script is terminated, with `on_worker_shutdown="cancel"`',
+    do=_terminate_for_good,
+    app=Fate.CANCELLED,
+    says="cancelled because the Prefect worker shut down",
+    run="Crashed or Running",
+    ways=("script",),
     options={"on_worker_shutdown": "cancel"},
 )
 KILL_PROCESS = Kill(
@@ -222,12 +253,21 @@ STOP_SUPERVISOR = Kill(
     run="Completed",
     ways=SUPERVISED,
 )
+STOP_FOR_GOOD = Kill(
+    what=f"who supervises it is stopped, and nobody comes back; `lease_s={LEASE_S:g}`",
+    do=_stop_for_good,
+    app=Fate.CANCELLED,
+    says=f"lease expired: nobody renewed it for {LEASE_S:g} s",
+    run="Crashed or Running",
+    ways=SUPERVISED,
+    options={"lease_s": LEASE_S},
+)
 KILL_SUPERVISOR = Kill(
     what="who supervises it is killed, then somebody cancels the flow run",
     do=_kill_the_supervisor_and_cancel,
     app=Fate.CANCELLED,
     says=_CANCELLED,
-    run="Crashed",
+    run="Crashed or Cancelling",
     ways=SUPERVISED,
 )
 RESTART_SERVER = Kill(
@@ -245,8 +285,10 @@ TABLE = (
     INTERRUPT_SCRIPT,
     TERMINATE_PROCESS,
     TERMINATE_FOR_GOOD,
+    TERMINATE_SCRIPT,
     KILL_PROCESS,
     STOP_SUPERVISOR,
+    STOP_FOR_GOOD,
     KILL_SUPERVISOR,
     RESTART_SERVER,
 )

@@ -42,7 +42,7 @@ def conduct(site: Site, way: Way, kill: Kill, forms: Sequence[Form] = FORMS) -> 
         for job in jobs:
             job.write(1)
             job.wait_for_apps()
-            if kill.limit_s is None:
+            if kill.limit_s is None and job.form in FORMS:
                 job.wait_for_lines(1)
                 job.wait_for_bookmarks()
         kill.do(site, way, jobs)
@@ -74,11 +74,12 @@ def _observe(job: Job, kill: Kill) -> Outcome:
     with contextlib.suppress(AssertionError):
         wait_until(lambda: tuple(_apps(job)) == wanted.apps, END_S)
         wait_until(lambda: not job.processes(), END_S)
-        ask_until(lambda: job.run.state.name == wanted.run, END_S)
-        ask_until(lambda: tuple(job.lines()) >= wanted.lines, END_S)
+        ask_until(lambda: str(job.run.state.name) in wanted.run.split(" or "), END_S)
+        ask_until(lambda: job.form not in FORMS or tuple(job.lines()) >= wanted.lines, END_S)
+    state = str(job.run.state.name)
     return Outcome(
         apps=tuple(_apps(job)),
-        run=str(job.run.state.name),
+        run=wanted.run if state in wanted.run.split(" or ") else state,
         lines=tuple(job.lines()),
         left=len(job.processes()),
         after_s=_end(job) - job.hit_at if job.hit_at and kill.app is Fate.CANCELLED else None,

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from prefect.events import emit_event
 
+from prefect_torchx.masking import Mask
 from torchx_core.schedulers import StateChanged
 from torchx_core.specs import AppDef, AppHandle, AppState
 from torchx_core.specs.handles import parse_app_handle
@@ -19,15 +20,17 @@ __all__ = ["Announcements"]
 class Announcements:
     """Emits events whose resource is the app; Prefect adds the run and its deployment as related."""
 
-    def __init__(self, app: AppDef, flow_run_id: str, task_run_id: str) -> None:
+    def __init__(self, app: AppDef, flow_run_id: str, task_run_id: str, mask: Mask) -> None:
         """Emit nothing yet.
 
         Args:
             app: What runs.
             flow_run_id: In which flow run; empty without one.
             task_run_id: In which task run; empty without one.
+            mask: Hides secrets.
         """
         self._app = app
+        self._mask = mask
         runs = {"flow-run": flow_run_id, "task-run": task_run_id}
         self._related = [
             {"prefect.resource.id": f"prefect.{role}.{run}", "prefect.resource.role": role}
@@ -42,10 +45,10 @@ class Announcements:
 
     def changed(self, handle: AppHandle, event: StateChanged) -> None:
         """Say that the app has another state; of a failure also why."""
-        payload: dict[str, object] = {"state": str(event.state), "message": event.msg}
+        payload: dict[str, object] = {"state": str(event.state), "message": self._mask(event.msg)}
         if event.status is not None and event.state is not AppState.SUCCEEDED:
             failed = [f"{replica.role}/{replica.id}" for replica in event.status.failed_replicas()]
-            payload |= {"reason": event.status.failure_summary(), "failed_replicas": failed}
+            payload |= {"reason": self._mask(event.status.failure_summary()), "failed_replicas": failed}
         self._emit(event.state.name.lower(), handle, event.time, payload)
 
     def _emit(self, what: str, handle: AppHandle, time: float, payload: dict[str, object]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
 
@@ -12,41 +11,33 @@ from prefect_torchx._engine.caller import Caller
 from prefect_torchx._engine.causes import INTERRUPTIONS, Causes, behind
 from prefect_torchx._engine.shelf import ServerShelf
 from prefect_torchx.bookmark import Bookmark
+from prefect_torchx.held import Held
 from prefect_torchx.hold import Hold
-from prefect_torchx.naming import Holder
+from prefect_torchx.naming import FlowTry, Holder
 from prefect_torchx.off_loop import in_daemon_thread, outlast
-from prefect_torchx.order import OnWorkerShutdown, Order
+from prefect_torchx.order import Order
 from prefect_torchx.page import RunPage
 from prefect_torchx.story import TICK_S, Pause, Story, atell, tell
-from torchx_core.errors import AppStatusError, SchedulerError, UnknownAppException
+from torchx_core.errors import SchedulerError, UnknownAppException
 from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, parse_app_handle
 
-__all__ = ["AppRun", "Held"]
+__all__ = ["AppRun"]
 
-LAST_LINES_S = 2.0
-"""How long a cancelled app's last lines are waited for: all in all a departure may take five seconds."""
-LAST_RECORDS_S = 1.0
-"""How long Prefect's API may then take nothing of what is left of the log."""
+LAST_LINES_S = 5.0
+"""How long a cancelled app's last lines are waited for."""
+LAST_RECORDS_S = 8.0
+"""How long Prefect's API may then take for what is left of the log. Nobody comes back for that, but Prefect
+kills a process that has not ended after 30 s."""
+LEAVE_S = 1.0
+"""The same where the app goes on: the next try shows what has not arrived."""
 LOG_S = 60.0
-"""The same at the app's end: then the rest of its output is in the app's files only."""
+"""How long the API may take nothing at the app's end; then only the app's files have what is left."""
 LOOK_EVERY_S = 0.05
 DEPARTURE_S = 20.0
 """How long a cancelled asyncio task stays: above all until the signal comes that it was ahead of."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """All that another process needs to go on with an app."""
-
-    handle: AppHandle
-    token: str | None = None
-    """Of whoever attached to it; None to look on: an onlooker never cancels the app."""
-    limit_bytes: int | None = None
-    """How much of the app's output the log shows; None for all."""
-    on_worker_shutdown: OnWorkerShutdown = "detach"
 
 
 @final
@@ -70,7 +61,7 @@ class AppRun:
         self._causes = Causes(self._caller, source.on_worker_shutdown)
         if isinstance(source, Order):
             self._runner = source.target.runner()
-            self._me: Holder | None = self._new_holder()
+            self._me: Holder | None = None
         else:
             self._runner = get_runner(parse_app_handle(source.handle).session_name)
             self._me = Holder.parse(source.token) if source.token else None
@@ -88,7 +79,7 @@ class AppRun:
     ) -> None:
         """Close what this process has open; whatever happened, the app is what it was."""
         if self._page is not None:
-            self._page.close(None, limit_s=LAST_RECORDS_S)
+            self._page.close(None, limit_s=LEAVE_S)
         self._runner.close()
 
     async def __aenter__(self) -> Self:
@@ -99,8 +90,8 @@ class AppRun:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Do what leaving the ``with`` block does, on an event loop."""
-        closing = asyncio.ensure_future(self._atell(self._close(None, LAST_RECORDS_S)))
-        await outlast(closing, 2 * LAST_RECORDS_S)
+        closing = asyncio.ensure_future(self._atell(self._close(None, LEAVE_S)))
+        await outlast(closing, 2 * LEAVE_S)
         self._runner.close()
 
     @property
@@ -113,6 +104,7 @@ class AppRun:
             token=self._me.token if self._me else None,
             limit_bytes=self._source.limit_bytes,
             on_worker_shutdown=self._source.on_worker_shutdown,
+            hidden=self._source.hidden,
         )
 
     def result(self, status: AppStatus) -> Any:  # noqa: ANN401  (any JSON value; the caller knows which)
@@ -123,8 +115,8 @@ class AppRun:
         """
         if status.state is AppState.SUCCEEDED:
             return status.result
-        handle = self.held.handle
-        raise AppStatusError(status, self._page.failure(status, handle) if self._page else str(handle))
+        assert self._page is not None, "follow first"
+        raise self._page.failure(status, self.held.handle)
 
     # --- blocking
 
@@ -233,8 +225,11 @@ class AppRun:
 
     def _attach(self) -> Story[AppHandle]:
         assert isinstance(self._source, Order), "attached already"
-        request = self._source.request(self._runner, self._caller.work, self._caller.flow_run_id)
-        self._hold = self._new_hold(request.app.app, None)
+        flow_tries = self._caller.flow_tries()
+        root = flow_tries[0].run if flow_tries else ""
+        request = self._source.request(self._runner, self._caller.work(root), root)
+        self._me = self._new_holder(flow_tries)
+        self._hold = self._new_hold(request.app.app, None, root)
         yield from self._hold.attach(request)
         assert self._hold.handle is not None
         return self._hold.handle
@@ -255,7 +250,7 @@ class AppRun:
                 self._say(f"leaving {hold.handle or 'the app'}, which goes on; a later try follows it")
             elif self.cancel(self._reason):
                 yield from hold.last_lines(LAST_LINES_S)
-        yield from self._close(None, LAST_RECORDS_S)
+        yield from self._close(None, LAST_RECORDS_S if self._reason else LEAVE_S)
         while self._causes.signal_may_come():
             yield Pause(seconds=TICK_S)
 
@@ -272,9 +267,14 @@ class AppRun:
             self._hold = self._new_hold(app, self._source.handle)
         return self._hold
 
-    def _new_hold(self, app: AppDef, handle: AppHandle | None) -> Hold:
-        bookmark = Bookmark(ServerShelf(self._caller.flow_run_id, self._caller.task_run_id))
-        self._page = RunPage(app, limit_bytes=self._source.limit_bytes, on_delivered=bookmark.save)
+    def _new_hold(self, app: AppDef, handle: AppHandle | None, root: str = "") -> Hold:
+        bookmark = Bookmark(ServerShelf(self._caller.flow_run_id, self._caller.task_run_id, root))
+        self._page = RunPage(
+            app,
+            limit_bytes=self._source.limit_bytes,
+            on_delivered=bookmark.save,
+            hidden=self._source.hidden,
+        )
         has_ports = any(role.port_map for role in app.roles)
         locate = self._locate if has_ports else None
         return Hold(self._runner, self._page, bookmark, self._me, handle, locate=locate)
@@ -285,10 +285,10 @@ class AppRun:
         if status is not None and self._page is not None:
             self._page.locate(status)
 
-    def _new_holder(self) -> Holder:
+    def _new_holder(self, flow_tries: tuple[FlowTry, ...]) -> Holder:
         caller = self._caller
         return Holder(
-            flow_try=caller.flow_try,
+            flow_tries=flow_tries,
             task_run_id=caller.task_run_id,
             task_try=caller.task_try,
             call=uuid.uuid4().hex,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from prefect.blocks.abstract import JobBlock
@@ -79,7 +80,7 @@ class TorchXJob(AnyJobBlock):
 
     _block_type_name = "TorchX Job"
     _block_type_slug = "torchx-job"
-    _logo_url = HttpUrl("https://avatars.githubusercontent.com/u/21003710?s=200&v=4")
+    _logo_url = HttpUrl("https://avatars.githubusercontent.com/u/21003710?s=200&v=4")  # PyTorch's
     _documentation_url = HttpUrl("https://pytorch.org/torchx")
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -235,4 +236,4 @@ class TorchXJob(AnyJobBlock):
 
         secrets = self.secrets.get_secret_value()
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "secrets"}
-        return Order.make(**reveal(fields, secrets))
+        return replace(Order.make(**reveal(fields, secrets)), hidden=tuple(map(str, secrets.values())))

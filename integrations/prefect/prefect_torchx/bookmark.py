@@ -31,8 +31,8 @@ class Shelf(Protocol):
         """
         ...
 
-    def save(self, handle: AppHandle, position: Position) -> None:
-        """Remember how far it has got; called from any thread, about once a second."""
+    def save(self, handle: AppHandle, position: Position) -> bool:
+        """Remember how far it has got, and return whether that is so; called from any thread."""
         ...
 
 
@@ -57,11 +57,12 @@ class Bookmark:
         saved = self._shelf.open(handle, fresh=fresh)
         return _known.get((self._shelf.run, handle), saved)
 
-    def save(self, position: Position) -> None:
-        """Remember the position; called in whatever thread knows that the log has got there."""
-        if self._handle is not None:
-            _remember((self._shelf.run, self._handle), position)
-            self._shelf.save(self._handle, position)
+    def save(self, position: Position) -> bool:
+        """Remember the position, and return whether a later process will find it; called in any thread."""
+        if self._handle is None:
+            return True
+        _remember((self._shelf.run, self._handle), position)
+        return self._shelf.save(self._handle, position)
 
 
 _known: Final[OrderedDict[tuple[str, AppHandle], Position]] = OrderedDict()

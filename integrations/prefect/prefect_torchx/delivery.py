@@ -16,6 +16,9 @@ __all__ = ["END", "Delivery"]
 SAVE_EVERY_S = 1.0
 """How often somebody is told how far the log is."""
 
+SAVE_AGAIN_S = 5.0
+"""The same, when it could not be kept: an app that is silent now would be shown again from before."""
+
 logger = logging.getLogger(__name__)
 
 END: Final = object()
@@ -26,11 +29,11 @@ END: Final = object()
 class Delivery:
     """Hears from the courier what has arrived, and draws when that is due; runs in the courier's thread."""
 
-    def __init__(self, on_delivered: Callable[[Position], None] | None, pictures: Pictures) -> None:
+    def __init__(self, on_delivered: Callable[[Position], bool] | None, pictures: Pictures) -> None:
         """Know of nothing that has arrived.
 
         Args:
-            on_delivered: Told how far the log has arrived; may raise.
+            on_delivered: Told how far the log has arrived; returns whether that is kept, and may raise.
             pictures: What to draw.
         """
         self._position: Position | None = None
@@ -85,11 +88,13 @@ class Delivery:
             self._pictures.stop()
 
     def _tell(self) -> None:
-        position, self._tell_at = self._position, monotonic() + SAVE_EVERY_S
+        position, kept = self._position, True
         try:
             if self._on_delivered is not None and position is not None:
-                self._on_delivered(position)
+                kept = self._on_delivered(position)
         except Exception:
             # What a caller's function does is not ours to judge: at worst some lines are shown again.
             logger.warning("the position in the log of an app could not be saved", exc_info=True)
-        self._told = position  # not before: who awaits the end awaits this too
+        self._tell_at = monotonic() + (SAVE_EVERY_S if kept else SAVE_AGAIN_S)
+        if kept or self._ended:
+            self._told = position  # not before: who awaits the end awaits this too

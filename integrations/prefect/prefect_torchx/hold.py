@@ -196,8 +196,15 @@ class Hold:
         position = self._places.open(handle, fresh=fresh)
         self._page.submitted(handle, position)
         locate = partial(self._locate, handle) if self._locate else None
-        self._reading = Reading(handle, self._page, position, locate)
+        is_overtaken = partial(self._is_overtaken, handle) if self._me else None
+        self._reading = Reading(handle, self._page, position, locate, is_overtaken)
         return self._reading
+
+    def _is_overtaken(self, handle: AppHandle) -> bool:
+        owner = self._runner.owner(handle)
+        assert self._me is not None
+        by_a_run = owner is not None and Holder.parse(owner) is not None
+        return by_a_run and stand(owner, self._me) is Standing.OVERTAKEN
 
     def _outwait(self, handle: AppHandle, owner: str | None) -> Story[AppStatus]:
         """Wait for the end of an app that its holder has given up."""

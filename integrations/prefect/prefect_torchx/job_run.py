@@ -11,8 +11,10 @@ from typing import Any, Self, TypeGuard, final
 from prefect.blocks.abstract import JobRun
 
 from prefect_torchx._engine.causes import INTERRUPTIONS
-from prefect_torchx.app_run import AppRun, Held
+from prefect_torchx.app_run import AppRun
 from prefect_torchx.dispatch import dispatch
+from prefect_torchx.held import Held
+from prefect_torchx.masking import make_mask, mask_status, mask_values
 from prefect_torchx.off_loop import in_daemon_thread
 from torchx_core.errors import AppStatusError, UnknownAppException, WaitTimeoutError
 from torchx_core.runner import Runner, get_runner
@@ -53,7 +55,8 @@ class TorchXJobRun(JobRun[Any]):
         return f"{type(self).__name__}({self.handle!r})"
 
     def __reduce__(self) -> tuple[type[TorchXJobRun], tuple[Held]]:
-        return type(self), (self._held,)
+        """Travel without secrets: what a task returns Prefect may keep."""
+        return type(self), (replace(self._held, hidden=()),)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -194,8 +197,15 @@ class TorchXJobRun(JobRun[Any]):
         if not status.is_terminal():
             raise WaitTimeoutError(self.handle, 0, str(status.state))
         if status.state is not AppState.SUCCEEDED:
-            raise AppStatusError(status, f"{status.failure_summary()}\n  app: {self.handle}")
+            raise self._failure(status)
         return status.result
+
+    def _failure(self, status: AppStatus) -> AppStatusError:
+        with get_runner() as runner:
+            app = runner.describe(self.handle)
+        mask = make_mask(app, self._held.hidden) if app else mask_values(self._held.hidden)
+        masked = mask_status(status, mask)
+        return AppStatusError(masked, f"{masked.failure_summary()}\n  app: {self.handle}")
 
     def _logs(self, role: str | None, replica: int) -> list[str]:
         with get_runner() as runner:

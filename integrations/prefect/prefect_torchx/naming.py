@@ -1,9 +1,9 @@
 """Names the app that a call of `run_app` is after, and the call that holds an app.
 
 An app's id follows from what does not change when Prefect runs a piece of work again: the flow run, the task
-and the request. It cannot hold the task run, because a flow run that is retried gives its tasks new ones. So
-equal requests of one task are told apart by a slot number, and who has which slot is written down where the
-apps are: in each app's owner token.
+and the request. It cannot hold the task run, because a flow run that is retried gives its tasks new ones, nor
+a subflow's run, which a parent that runs again makes anew. So equal requests of one task are told apart by a
+slot number, and who has which slot is written down where the apps are: in each app's owner token.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import json
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from torchx_core.launch import AppRequest
 
-__all__ = ["FLOW_RUN", "REAPED", "Holder", "Standing", "Work", "stand"]
+__all__ = ["FLOW_RUN", "REAPED", "FlowTry", "Holder", "Standing", "Work", "stand"]
 
 _READABLE = 28
 _HASH = 16
+_RUN = 12
+"""Of a flow run's id the last characters: the first ones are the time."""
 _KIND = "prefect"
 _GIVEN_UP = "given up"
 
@@ -72,12 +75,20 @@ class Work:
         return f"{name}-{digest}" + (f"-{attempt + 1}" if attempt else "")
 
 
+class FlowTry(NamedTuple):
+    """One start of a flow run."""
+
+    run: str
+    number: int
+    """Prefect's run count."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     """One call of `run_app`, in one try of a task run, in one try of a flow run."""
 
-    flow_try: int
-    """Prefect's run count; 0 without a flow run."""
+    flow_tries: tuple[FlowTry, ...]
+    """The flow run, and before it those that it is part of, the root first; empty without one."""
     task_run_id: str
     """Empty in the body of a flow."""
     task_try: int
@@ -87,7 +98,8 @@ class Holder:
     @property
     def token(self) -> str:
         """The owner token of an app that this call holds."""
-        return f"{_KIND}:{self.flow_try}:{self.task_run_id}:{self.task_try}:{self.call}"
+        tries = "/".join(f"{run[-_RUN:]}.{number}" for run, number in self.flow_tries)
+        return f"{_KIND}:{tries}:{self.task_run_id}:{self.task_try}:{self.call}"
 
     @property
     def farewell(self) -> str:
@@ -97,10 +109,17 @@ class Holder:
     @staticmethod
     def parse(token: str) -> Holder | None:
         """Read an owner token; None when somebody else wrote it."""
-        found = re.fullmatch(rf"{_KIND}:(\d+):([^:]*):(\d+):([^:]*)", token.removesuffix(f":{_GIVEN_UP}"))
+        shape = rf"{_KIND}:((?:\w+\.\d+/?)*):([^:]*):(\d+):([^:]*)"
+        found = re.fullmatch(shape, token.removesuffix(f":{_GIVEN_UP}"))
         if found is None:
             return None
-        return Holder(flow_try=int(found[1]), task_run_id=found[2], task_try=int(found[3]), call=found[4])
+        tries = [each.split(".") for each in found[1].split("/") if each]
+        return Holder(
+            flow_tries=tuple(FlowTry(run=run, number=int(number)) for run, number in tries),
+            task_run_id=found[2],
+            task_try=int(found[3]),
+            call=found[4],
+        )
 
 
 class Standing(Enum):
@@ -120,10 +139,15 @@ def stand(owner: str | None, me: Holder) -> Standing:
     if owner.endswith(f":{_GIVEN_UP}"):
         return Standing.GIVEN_UP
     holder = Holder.parse(owner)
-    if holder is None:
-        return Standing.OVERTAKEN
-    if holder.flow_try != me.flow_try:
-        return _by_age(holder.flow_try, me.flow_try)
+    return _compare(holder, me) if holder else Standing.OVERTAKEN
+
+
+def _compare(holder: Holder, me: Holder) -> Standing:
+    for theirs, mine in zip(holder.flow_tries, me.flow_tries, strict=False):
+        if theirs.run[-_RUN:] != mine.run[-_RUN:]:
+            return Standing.TAKEN  # another call of the subflow
+        if theirs.number != mine.number:
+            return _by_age(theirs.number, mine.number)
     if holder.task_run_id != me.task_run_id or holder.task_try == me.task_try:
         return Standing.TAKEN
     return _by_age(holder.task_try, me.task_try)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from prefect_torchx.hold import Request
@@ -29,6 +29,8 @@ class Order:
     limit_bytes: int | None
     idempotency_key: str | None
     on_worker_shutdown: OnWorkerShutdown
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """What to mask besides the app's secret variables."""
 
     @staticmethod
     def make(  # noqa: PLR0913  (the arguments of `run_app`, which says what they mean)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Final, final
 
 from prefect_torchx.courier import Courier
 from prefect_torchx.delivery import END, Delivery
-from prefect_torchx.masking import make_mask
+from prefect_torchx.masking import make_mask, mask_status
 from prefect_torchx.pictures import Pictures
 from prefect_torchx.position import Position
 from prefect_torchx.records import Record, Records
 from prefect_torchx.sink import Sink
+from torchx_core.errors import AppStatusError
 from torchx_core.schedulers import AppEvent, LogLines
 from torchx_core.schedulers.log_limit import LogLimit
 from torchx_core.schedulers.tails import Tails
@@ -48,17 +49,19 @@ class RunPage:
         app: AppDef,
         *,
         limit_bytes: int | None = LIMIT_BYTES,
-        on_delivered: Callable[[Position], None] | None = None,
+        on_delivered: Callable[[Position], bool] | None = None,
+        hidden: Iterable[str] = (),
     ) -> None:
         """Show nothing yet.
 
         Args:
-            app: What runs; the values of its secret variables are masked.
+            app: What runs; the values of its secret variables are masked in all that is shown.
             limit_bytes: How much of the app's output the log shows; None for all.
             on_delivered: Told how far the log has arrived, about once a second and at the end, by a thread of
-                ours. It may take a moment, and it may raise.
+                ours; returns whether that is kept. It may take a moment, and it may raise.
+            hidden: What else is masked.
         """
-        self._mask: Final = make_mask(app)
+        self._mask: Final = make_mask(app, hidden)
         self._sink: Final = Sink()
         self._records: Final = Records(self._deliver, self._mask)
         self._tails: Final = Tails(self._mask)
@@ -120,13 +123,17 @@ class RunPage:
         self._records.flush()
         self._settle_mark()
 
-    def failure(self, status: AppStatus, handle: AppHandle) -> str:
-        """Return what went wrong: the summary first, the failed replica's last lines, then the handle."""
+    def failure(self, status: AppStatus, handle: AppHandle) -> AppStatusError:
+        """Return what went wrong: the summary first, the failed replica's last lines, then the handle.
+
+        Its status is masked like its message: Prefect may keep the exception, and users may print it.
+        """
         replica = next(iter(status.failed_replicas()), None)
         tail = self._tails.of(replica.role, replica.id)[-FAILURE_LINES:] if replica else []
         last_lines = [f"  last lines of {replica.role}/{replica.id}:"] if replica and tail else []
         last_lines += [f"    {line[:FAILURE_LINE_CHARS]}" for line in tail]
-        return self._mask("\n".join([status.failure_summary(), *last_lines, f"  app: {handle}"]))
+        text = "\n".join([status.failure_summary(), *last_lines, f"  app: {handle}"])
+        return AppStatusError(mask_status(status, self._mask), self._mask(text))
 
     def close(self, status: AppStatus | None, *, limit_s: float = 60.0) -> None:
         """Show the end, and wait until everything has arrived; see `closing`."""

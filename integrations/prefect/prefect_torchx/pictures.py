@@ -53,7 +53,7 @@ class Pictures:
         self._clock = clock
         self._begun = clock()
         self._artifacts: Final = Artifacts(_slug(app.name), flow_run_id, task_run_id)
-        self._announcements: Final = Announcements(app, flow_run_id, task_run_id)
+        self._announcements: Final = Announcements(app, flow_run_id, task_run_id, mask)
         self._lock: Final = threading.Lock()
         """Guards what follows."""
         self._replicas: Final = ReplicaTable(app)

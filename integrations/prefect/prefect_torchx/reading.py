@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Protocol, final
 
 from prefect_torchx.position import Position
 from prefect_torchx.story import TICK_S, Follow, Pause, Story, patiently
-from torchx_core.errors import InvalidCursorError
+from torchx_core.errors import InvalidCursorError, TorchXError
 from torchx_core.launch import Patience
 from torchx_core.schedulers import AppEvent, Batch, StateChanged
 from torchx_core.specs import AppHandle, AppState, AppStatus
@@ -20,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_S = 1800.0
 """How long the scheduler may be away while the app runs; then the try fails, and a retry finds the app."""
+ASK_EVERY_S = 10.0
+"""How often it is asked whether a later try has the app."""
 KEEP_LEASE_S = 20.0
 """How often the app's lease is renewed while the page is full."""
 
@@ -63,6 +67,7 @@ class Reading:
         page: Page,
         position: Position | None,
         locate: Callable[[], None] | None = None,
+        is_overtaken: Callable[[], bool] | None = None,
     ) -> None:
         """Begin at the position, or at the start.
 
@@ -71,10 +76,14 @@ class Reading:
             page: Where its events go.
             position: How far they were shown before.
             locate: Called once the app runs; it may ask the scheduler where its replicas are.
+            is_overtaken: Asked now and then, in a thread, whether a later try shows the app in the same log.
         """
         self._handle = handle
         self._page = page
         self._locate = locate
+        self._is_overtaken = is_overtaken
+        self._ask_at = monotonic() + ASK_EVERY_S
+        self._muted = False
         self._runs = False
         self._cursor = position.cursor if position else None
         self._patience = Patience(PATIENCE_S)
@@ -113,18 +122,37 @@ class Reading:
 
     def _take(self, batch: Batch) -> bool:
         self._patience.answered()
+        self._look_for_a_later_try()
         for event in batch.events:
-            self._page.write(event)
+            if not self._muted:
+                self._page.write(event)
             if isinstance(event, StateChanged):
                 self._runs |= event.state is AppState.RUNNING
                 self._status = event.status or self._status
         if batch.events:
             self._cursor = batch.cursor
-            self._page.mark(batch.cursor)
+            if not self._muted:
+                self._page.mark(batch.cursor)
         self._page.tick()
         to_locate = self._runs and self._locate is not None
         self._stopped = self._page.full or to_locate or monotonic() >= self._deadline
         return not self._stopped
+
+    def _look_for_a_later_try(self) -> None:
+        """Show no more once a later try shows it: one whose supervisor has died may still be alive.
+
+        It follows the app all the same, to the end: an error here would be that of the later try's flow run.
+        """
+        if self._is_overtaken is None or self._muted or monotonic() < self._ask_at:
+            return
+        self._ask_at = monotonic() + ASK_EVERY_S
+        threading.Thread(
+            target=self._ask, args=(self._is_overtaken,), name="torchx-owner", daemon=True
+        ).start()
+
+    def _ask(self, is_overtaken: Callable[[], bool]) -> None:
+        with suppress(TorchXError):  # the scheduler is away: the next time
+            self._muted |= is_overtaken()
 
     def _let_it_empty(self) -> Story[None]:
         """Pull nothing: the app's output waits where it lies. But let its scheduler know that we are here."""

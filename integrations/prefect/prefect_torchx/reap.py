@@ -1,6 +1,7 @@
 """Ends apps whose flow run is over: what no process of the run is there to do.
 
-Which flow run an app belongs to stands in the app itself, in its metadata. Apps that runs share by an
+Which flow run an app belongs to stands in the app itself, in its metadata: of subflows the root, which may
+have them run again. Apps that runs share by an
 ``idempotency_key`` belong to none and are never reaped.
 """
 
@@ -19,6 +20,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
 from prefect.logging.loggers import flow_run_logger
 
+from prefect_torchx._engine.lineage import ancestors
 from prefect_torchx._engine.shelf import apps_of_flow_run
 from prefect_torchx.naming import FLOW_RUN, REAPED
 from torchx_core.errors import TorchXError
@@ -41,9 +43,10 @@ def reap_apps(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> Non
     """
     log = flow_run_logger(flow_run, flow)
     with get_client(sync_client=True) as client, Reaper() as reaper:
-        for handle in apps_of_flow_run(client, flow_run.id):
+        root = [flow_run, *ancestors(client, flow_run)][-1].id
+        for handle in apps_of_flow_run(client, root, flow_run.id):
             try:
-                if reaper.reap(handle, flow_run.id, str(state.name)):
+                if reaper.reap(handle, root, str(state.name)):
                     log.info("cancelled %s, because its flow run is %s", handle, state.name)
             except TorchXError as err:
                 log.warning("cannot cancel %s: %s", handle, err)

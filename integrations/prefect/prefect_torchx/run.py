@@ -60,7 +60,8 @@ def run_app(  # noqa: PLR0913  (all but the first three are keywords)
         idempotency_key: Names the app instead of the run and the request: every call with this key, in any
             run, is after the same app.
         on_worker_shutdown: What a SIGTERM means that is no cancel: ``detach`` leaves the app running for the
-            next try, ``cancel`` stops it. A flow run that will run again always leaves it.
+            next try, ``cancel`` stops it. A flow run that will run again always leaves it, and who is killed
+            without a signal has to: ``lease_s`` is for that.
 
     Returns:
         The last value that the app reported with `torchx_core.runtime.report_result`; None when it did not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -111,6 +112,19 @@ async def test_a_failed_app_is_a_crashed_flow_run(pool: Pool) -> None:
     assert state.is_crashed()
     assert str(state.message).startswith("replica flow/0 failed with exit code 3")
     assert str(state.message).endswith(_handle(run))
+
+
+async def test_the_message_keeps_secrets(pool: Pool) -> None:
+    """What the program says of its failure is shown without what its secret variables hold."""
+    error = json.dumps({"message": {"message": "bad hunter2"}})
+    command = "sh -c 'printf %s \"$ERROR\" > $TORCHELASTIC_ERROR_FILE; exit 3'"
+    env = {"API_TOKEN": "hunter2", "ERROR": error}
+    run = pool.ask("patient", command=command, env=env, stream_output=False)
+    async with _at_work(pool) as worker:
+        await worker.get_and_submit_flow_runs()
+        state = await asyncio.to_thread(run.wait_for)
+    assert "bad ***" in str(state.message)
+    assert "hunter2" not in str(state.message)
 
 
 async def test_output_is_streamed(pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,6 @@
 """Everything that touches Prefect where it is private, or differs between its versions.
 
-Written against Prefect 3.6.27 to 3.9, tried with 3.7.7. What is private, where we use it, and what is lost
-without it:
+Written against Prefect 3.6.27 to 3.9.1. What is private, where we use it, and what is lost without it:
 
 =========================================  ===========================================================
 ``_internal.control_listener.get_intent``  `intent`: whether a SIGTERM is a cancel, since 3.6.27; without
@@ -10,6 +9,11 @@ without it:
                                            without it only from the flow run's state
 ``_internal…cancellation.CancelledError``  `causes`: a timeout, as it arrives in the code that runs too
                                            long; without it our own look at the clock tells, a second later
+``ProcessPoolTaskRunner.cancel_all``       `pool`: public, but replaced by ours, which calls it; the pool's
+and ``_executor._processes``               children learn from it that their flow is interrupted; without
+                                           it a signal to the flow's process alone waits for their apps
+``BaseWorker._get_configuration``          `job_configuration`: of Prefect 3.6 only; newer versions have
+                                           a public name for it
 =========================================  ===========================================================
 """
 

@@ -7,7 +7,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import final
 
+from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext, RunContext, TaskRunContext
+
+from prefect_torchx._engine.lineage import ancestors, is_part
+from prefect_torchx._engine.server import patient_client
+from prefect_torchx.naming import FlowTry
 
 __all__ = ["Caller"]
 
@@ -24,30 +29,52 @@ class Caller:
         of_task = self.task.task_run.flow_run_id if self.task else None
         self.flow_run_id = str(flow_run.id if flow_run else of_task or "")
         """Empty without a flow run."""
-        self.flow_try = flow_run.run_count if flow_run else 0
-        """How often the flow run has started."""
         self.task_run_id = str(self.task.task_run.id) if self.task else ""
         """Empty in the body of a flow."""
         self.task_try = self.task.task_run.run_count if self.task else 0
         """How often the task run has started."""
 
-    @property
-    def work(self) -> str:
-        """What is the same when Prefect runs this task, or this flow, again.
+    def flow_tries(self) -> tuple[FlowTry, ...]:
+        """Return the flow run and those that it is part of, the root first; empty without one.
+
+        Asks Prefect's server, unless the flow run is the root itself.
+
+        Raises:
+            Exception: The server does not answer. Without the root the app of an earlier try is not found.
+        """
+        flow_run = self.flow.flow_run if self.flow else None
+        if not self.flow_run_id or (flow_run and not is_part(flow_run)):
+            return (_flow_try(flow_run),) if flow_run else ()
+        with patient_client() as client:
+            own = flow_run or client.read_flow_run(uuid.UUID(self.flow_run_id))
+            line = [own, *ancestors(client, own)]
+        return tuple(_flow_try(each) for each in reversed(line))
+
+    def work(self, root: str) -> str:
+        """Return what is the same when Prefect runs this task, or this flow, again.
 
         The task run's id only without a flow run: a flow run that is retried gives its tasks new ones. Not
         the task's key: that is another one where the code lies elsewhere, and a process worker fetches it
-        into a new temporary folder for each start.
+        into a new temporary folder for each start. Of a subflow's run only the name, likewise.
+
+        Args:
+            root: The id of the root of `flow_tries`; empty without one.
         """
-        if self.flow_run_id:
-            return f"{self.flow_run_id}\n{_function_name(self.task.task.fn) if self.task else ''}"
-        return self.task_run_id or uuid.uuid4().hex
+        if not root:
+            return self.task_run_id or uuid.uuid4().hex
+        subflow = self.flow.flow if self.flow and root != self.flow_run_id else None
+        names = [_function_name(subflow.fn)] if subflow else []
+        return "\n".join([root, *names, _function_name(self.task.task.fn) if self.task else ""])
 
     def is_overdue(self, margin_s: float) -> bool:
         """Return whether ``timeout_seconds`` of the flow or the task have passed, and the margin as well."""
         flow_s = self.flow.flow.timeout_seconds if self.flow and self.flow.flow else None
         task_s = self.task.task.timeout_seconds if self.task else None
         return _is_over(self.flow, flow_s, margin_s) or _is_over(self.task, task_s, margin_s)
+
+
+def _flow_try(flow_run: FlowRun) -> FlowTry:
+    return FlowTry(run=str(flow_run.id), number=flow_run.run_count)
 
 
 def _function_name(function: Callable[..., object]) -> str:

@@ -19,6 +19,7 @@ from prefect.exceptions import TerminationSignal
 from prefect_torchx._engine import intent
 from prefect_torchx._engine.caller import Caller
 from prefect_torchx._engine.flow_state import FlowRunWatch
+from prefect_torchx._engine.pool import signal_behind
 from prefect_torchx._engine.sigterm import parent_has_died, sigterm_bridge
 from prefect_torchx.off_loop import outlast
 from prefect_torchx.order import OnWorkerShutdown
@@ -160,12 +161,15 @@ class Causes:
         # Prefect sets the event however the flow ends, also when it merely returns before its tasks do, and
         # lets running tasks end in peace then. Which case it is shows in what unwinds the main thread.
         cause = _exception_in_main_thread()
-        if isinstance(cause, TerminationSignal):
-            raise TerminationSignal(signal=cause.signal)
-        if isinstance(cause, KeyboardInterrupt):
-            raise KeyboardInterrupt
         if isinstance(cause, PrefectTimeout):
             raise RunTimeoutError("the timeout_seconds of the Prefect flow run have passed")
+        match signal_behind(cause):
+            case signal.SIGTERM:
+                raise TerminationSignal(signal=signal.SIGTERM)
+            case signal.SIGINT:
+                raise KeyboardInterrupt
+            case _:
+                pass
 
     def _process_ends(self) -> bool:
         runner = self._caller.flow.task_runner if self._caller.flow else None

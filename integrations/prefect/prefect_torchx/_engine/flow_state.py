@@ -13,8 +13,10 @@ import uuid
 from contextvars import copy_context
 from typing import ClassVar, Final, final
 
-from prefect.client.schemas.objects import State
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.objects import FlowRun, State
 
+from prefect_torchx._engine.lineage import ancestors
 from prefect_torchx._engine.server import brief_client
 
 __all__ = ["FlowRunWatch"]
@@ -29,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @final
 class FlowRunWatch:
-    """Knows the state of one flow run, for as long as somebody in this process uses it."""
+    """Knows the state of one flow run and of its parents, for as long as somebody in this process uses it."""
 
     _watched: ClassVar[dict[str, FlowRunWatch]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -38,7 +40,8 @@ class FlowRunWatch:
         """Ask nobody yet."""
         self._flow_run_id: Final = flow_run_id
         self._users = 0
-        self._state: State | None = None
+        self._line: list[uuid.UUID] = []
+        self._states: list[State] = []
         self._over = threading.Event()
 
     @classmethod
@@ -64,23 +67,32 @@ class FlowRunWatch:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the flow run was Cancelling or Cancelled when last looked at."""
-        return self._state is not None and (self._state.is_cancelling() or self._state.is_cancelled())
+        """Whether the flow run, or one that it is part of, was to be cancelled when last looked at."""
+        return any(state.is_cancelling() or state.is_cancelled() for state in self._states)
 
     @property
     def will_run_again(self) -> bool:
-        """Whether it was waiting for its next start: rescheduled, awaiting a retry, paused or suspended."""
-        return self._state is not None and (self._state.is_scheduled() or self._state.is_paused())
+        """Whether one waited for its next start: rescheduled, awaiting a retry, paused or suspended."""
+        return any(state.is_scheduled() or state.is_paused() for state in self._states)
 
     def look(self) -> bool:
         """Ask the server now; return whether it answered."""
         try:
             with brief_client() as client:
-                self._state = client.read_flow_run(uuid.UUID(self._flow_run_id)).state
+                self._states = [state for run in self._read(client) if (state := run.state)]
         except Exception as err:  # noqa: BLE001  (whatever it is, the app must not suffer from it)
             logger.warning("cannot read the state of flow run %s: %r", self._flow_run_id, err)
             return False
         return True
+
+    def _read(self, client: SyncPrefectClient) -> list[FlowRun]:
+        """Read the flow run and those that it is part of; which ones these are is asked once."""
+        if self._line:
+            return [client.read_flow_run(flow_run_id) for flow_run_id in self._line]
+        own = client.read_flow_run(uuid.UUID(self._flow_run_id))
+        found = [own, *ancestors(client, own)]
+        self._line = [flow_run.id for flow_run in found]
+        return found
 
     def _run(self) -> None:
         answered = True

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from threading import Lock
 from typing import Any, TypeVar, cast, final
 from uuid import UUID
@@ -24,7 +26,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import Artifact
 from prefect.client.schemas.sorting import ArtifactSort
 
-from prefect_torchx._engine.server import brief_client
+from prefect_torchx._engine.server import brief_client, patient_client
 from prefect_torchx.position import Position
 from torchx_core.specs import AppHandle
 
@@ -45,10 +47,16 @@ logger = logging.getLogger(__name__)
 class ServerShelf:
     """Keeps how far one run's log has got with apps; says so in the log when it cannot."""
 
-    def __init__(self, flow_run_id: str, task_run_id: str) -> None:
-        """Keep for the flow run, or for a task run without one; both empty: for nobody."""
+    def __init__(self, flow_run_id: str, task_run_id: str, root: str = "") -> None:
+        """Keep for the flow run, or for a task run without one; both empty: for nobody.
+
+        Args:
+            flow_run_id: Whose log it is.
+            task_run_id: The same, without a flow run.
+            root: The flow run that the other is part of, and that the app belongs to; empty for the same.
+        """
         self.run = flow_run_id or task_run_id
-        self._flow_run_id = UUID(flow_run_id) if flow_run_id else None
+        self._belongs_to = UUID(root or flow_run_id) if flow_run_id else None
         self._ids: dict[AppHandle, UUID] = {}
         self._lock = Lock()
 
@@ -56,35 +64,37 @@ class ServerShelf:
         """Write down that the run has to do with the app, and return how far its log has got with it."""
         if not self.run:
             return None
-        found = None if fresh else self._ask(lambda client: self._find(client, handle))
+        # Not in haste: whoever does not find out shows again what has been shown.
+        find = partial(self._find, handle=handle)
+        found = None if fresh else self._ask(find, patient_client)
         if found is None:
             self._create(handle, None)
             return None
         self._ids[handle] = found.id
         return _position(found.data)
 
-    def save(self, handle: AppHandle, position: Position) -> None:
-        """Remember how far it has got; from any thread."""
+    def save(self, handle: AppHandle, position: Position) -> bool:
+        """Remember how far it has got, and return whether that is so; from any thread."""
         if not self.run:
-            return
+            return True
         with self._lock:
             artifact_id = self._ids.get(handle)
             if artifact_id is None:
-                self._create(handle, position)
-            else:
-                update = ArtifactUpdate(data=_data(handle, position))
-                self._ask(lambda client: client.update_artifact(artifact_id, update))
+                return self._create(handle, position)
+            update = ArtifactUpdate(data=self._data(handle, position))
+            return self._ask(lambda client: _update(client, artifact_id, update)) is not None
 
-    def _create(self, handle: AppHandle, position: Position | None) -> None:
+    def _create(self, handle: AppHandle, position: Position | None) -> bool:
         artifact = ArtifactCreate(
             type=_TYPE,
-            data=_data(handle, position),
-            flow_run_id=self._flow_run_id,
+            data=self._data(handle, position),
+            flow_run_id=self._belongs_to,
             task_run_id=self._name(handle),
         )
         created = self._ask(lambda client: client.create_artifact(artifact))
         if created is not None:
             self._ids[handle] = created.id
+        return created is not None
 
     def _find(self, client: SyncPrefectClient, handle: AppHandle) -> Artifact | None:
         only = ArtifactFilter(task_run_id=ArtifactFilterTaskRunId(any_=[self._name(handle)]))
@@ -92,38 +102,52 @@ class ServerShelf:
         found = client.read_artifacts(artifact_filter=only, sort=ArtifactSort.CREATED_DESC, limit=1)
         return found[0] if found else None
 
+    def _data(self, handle: AppHandle, position: Position | None) -> dict[str, object]:
+        shown = position.to_json() if position else None
+        return {"kind": _KIND, "version": VERSION, "app": handle, "run": self.run, "position": shown}
+
     def _name(self, handle: AppHandle) -> UUID:
         """Return an id for this run's dealings with the app, by which the artifact is found at once."""
         return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.run}/{handle}")
 
-    def _ask(self, question: Callable[[SyncPrefectClient], T]) -> T | None:
+    def _ask(
+        self,
+        question: Callable[[SyncPrefectClient], T],
+        connect: Callable[[], AbstractContextManager[SyncPrefectClient]] = brief_client,
+    ) -> T | None:
         try:
-            with brief_client() as client:
+            with connect() as client:
                 return question(client)
         except Exception as err:  # noqa: BLE001  (whatever it is, the app must not suffer from it)
             logger.warning("cannot keep on Prefect's server how far the log is: %r", err)
             return None
 
 
-def apps_of_flow_run(client: SyncPrefectClient, flow_run_id: UUID) -> Iterator[AppHandle]:
-    """Yield the apps that the flow run has, or was about to have."""
+def apps_of_flow_run(client: SyncPrefectClient, root: UUID, flow_run_id: UUID) -> Iterator[AppHandle]:
+    """Yield the apps that the flow run has, or was about to have.
+
+    Args:
+        client: Of the server that has both.
+        root: What the flow run is part of; itself, when it is part of none. It has all apps.
+        flow_run_id: The flow run.
+    """
     only = ArtifactFilter(
-        flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run_id]), type=ArtifactFilterType(any_=[_TYPE])
+        flow_run_id=ArtifactFilterFlowRunId(any_=[root]), type=ArtifactFilterType(any_=[_TYPE])
     )
     seen: set[AppHandle] = set()
     offset = 0
     while page := client.read_artifacts(artifact_filter=only, limit=PAGE, offset=offset):
         offset += len(page)
         for artifact in page:
-            handle = _handle(artifact.data)
+            handle = _handle(artifact.data, flow_run_id if flow_run_id != root else None)
             if handle and handle not in seen:
                 seen.add(handle)
                 yield handle
 
 
-def _data(handle: AppHandle, position: Position | None) -> dict[str, object]:
-    shown = position.to_json() if position else None
-    return {"kind": _KIND, "version": VERSION, "app": handle, "position": shown}
+def _update(client: SyncPrefectClient, artifact_id: UUID, update: ArtifactUpdate) -> UUID:
+    client.update_artifact(artifact_id, update)
+    return artifact_id
 
 
 def _position(data: Any) -> Position | None:  # noqa: ANN401  (any JSON value)
@@ -132,8 +156,9 @@ def _position(data: Any) -> Position | None:  # noqa: ANN401  (any JSON value)
     return Position.from_json(cast("Mapping[str, object]", data["position"]))
 
 
-def _handle(data: Any) -> AppHandle | None:  # noqa: ANN401  (any JSON value)
-    return str(data["app"]) if _is_ours(data) else None
+def _handle(data: Any, run: UUID | None) -> AppHandle | None:  # noqa: ANN401  (any JSON value)
+    """Return the app; None when it is no such thing, or not of that run."""
+    return str(data["app"]) if _is_ours(data) and run in (None, UUID(data["run"])) else None
 
 
 def _is_ours(data: Any) -> bool:  # noqa: ANN401  (any JSON value)

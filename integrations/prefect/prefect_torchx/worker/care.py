@@ -18,7 +18,7 @@ from prefect_torchx.worker.ending import Verdict, exit_code, judge, tell
 from prefect_torchx.worker.following import Show, follow_to_end
 from prefect_torchx.worker.identity import app_id, is_app, is_app_of
 from prefect_torchx.worker.job import TorchXJobConfiguration
-from prefect_torchx.worker.last_lines import read_last_lines
+from prefect_torchx.worker.last_lines import mask_of, read_last_lines
 from prefect_torchx.worker.server import FlowRuns
 from prefect_torchx.worker.tail import unsent
 from torchx_core.errors import AppIdConflictError, NotFoundError, SchedulerError
@@ -154,7 +154,8 @@ class Care:
         now = await self._server.read(flow_run.id)
         if now is None or not is_app(handle, app_id(now.id, await self._server.handout(now.id))):
             return  # deleted, or handed out again: this app no longer speaks for it
-        why = tell(status, handle)
+        mask = await in_daemon_thread(mask_of, self._runner(), handle)
+        why = mask(tell(status, handle))
         match judge(now.state, retried_in_process=now.empirical_policy.retry_type == "in_process"):
             case Verdict.CANCELLED:
                 await self._server.end(now.id, Cancelled(message=CANCELLED))

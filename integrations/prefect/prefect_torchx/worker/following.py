@@ -39,7 +39,9 @@ async def follow_to_end(runner: Runner, handle: AppHandle, show: Show | None = N
     status: AppStatus | None = None
     while True:
         try:
-            async for batch in runner.afollow(handle, cursor, logs=show is not None):
+            # A far away scheduler is asked for the stream, and may be slow.
+            batches = await in_daemon_thread(runner.afollow, handle, cursor, logs=show is not None)
+            async for batch in batches:
                 cursor = batch.cursor
                 patience.answered()
                 status = _take(batch, show) or status

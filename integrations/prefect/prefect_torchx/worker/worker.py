@@ -33,6 +33,7 @@ from prefect.states import Cancelled, Crashed
 from prefect.workers.base import BaseWorker, BaseWorkerResult
 from typing_extensions import override
 
+from prefect_torchx._engine.job_configuration import configuration_of
 from prefect_torchx.worker.care import Care
 from prefect_torchx.worker.ending import exit_code
 from prefect_torchx.worker.following import Show
@@ -66,7 +67,6 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         "They go on when the worker stops, and the next worker takes them up again."
     )
     _documentation_url = "https://docs.prefect.io/v3/concepts/workers"
-    _logo_url = "https://avatars.githubusercontent.com/u/21003710?s=200&v=4"
 
     @override
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -198,13 +198,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
     async def _configuration(self, flow_run: FlowRun) -> TorchXJobConfiguration | None:
         """Return the flow run's job; None when its deployment was deleted."""
         with suppress(ObjectNotFound):
-            return await self.job_configuration.resolve_for_flow_run(
-                flow_run,
-                client=self.client,
-                work_pool=self.work_pool,
-                worker_name=self.name,
-                worker_id=self.backend_id,
-            )
+            return await configuration_of(self, flow_run)
         return None
 
     @contextmanager
