@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
 from struct import pack
-from threading import Thread
+from threading import Event, Thread
 from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
@@ -36,6 +36,9 @@ class LogEngine:
         self.ahead = 1
         self.cuts: list[int] = []
         """After how many bytes to end each of the next answers with a log."""
+        self.answers = Event()
+        """While not set, answers wait."""
+        self.answers.set()
         self.endpoint = Endpoint(url=f"unix://{socket_path}", origin="the test")
         self._server = socket(AF_UNIX, SOCK_STREAM)
         self._server.bind(str(socket_path))
@@ -69,6 +72,7 @@ class LogEngine:
                 self._answer(request.split()[1].decode(), connection.sendall)
 
     def _answer(self, target: str, send: Callable[[bytes], None]) -> None:
+        self.answers.wait()
         url = urlsplit(target)
         if url.path.endswith("/json"):
             body = json.dumps({"HostConfig": {"LogConfig": {"Type": "json-file"}}}).encode()

@@ -309,7 +309,7 @@ class ReplicaLog:
                 self._at_end(now)
         elif complete and self._pause_s < _PATIENT_S:  # the container is about to be said to be down
             self._pause(now)
-            self.wants_look = self._stale = True
+            self.wants_look = self._stale = self._up  # perhaps it was said meanwhile, and is not said again
         else:
             self._next = _Doing.FOLLOW
 

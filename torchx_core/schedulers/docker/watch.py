@@ -87,7 +87,8 @@ class Watch:
     @property
     def due_at(self) -> float:
         """When to `advance` although nothing is ready, in monotonic seconds; perhaps never."""
-        times = [self._look_at] if self._look is None else []
+        over = self.view is not None and self.view.over
+        times = [self._look_at] if self._look is None and not over else []
         if self.view is not None and self._fetch is None:
             times.append(self._fetch_at)
         if self._app.cfg.get("lease_s") and self._renewal is None:

@@ -168,3 +168,33 @@ def test_a_cut_at_every_byte(log_engine: LogEngine, leave_after: int) -> None:
             log_engine, log, [300, cut, cut], ahead=3, leave_after=leave_after, streams=Stream.COMBINED
         )
         assert by_stream(found, Stream.COMBINED) == expected(log, Stream.COMBINED)
+
+
+@pytest.mark.parametrize("moment", range(12))
+def test_the_end_may_be_told_during_any_request(log_engine: LogEngine, moment: int) -> None:
+    """Whoever is told once, for good, that the container is down reads to the end of its log."""
+    log = Log()
+    log.begin(0)
+    log.print(STDOUT, 0, 0, b"a", 1)
+    log_engine.records, log_engine.cuts, log_engine.printed, log_engine.ahead = log.records, [], 3, 0
+    reader = ReplicaLog(
+        log_engine.endpoint, "1.41", container="c", key=KEY, streams=Stream.COMBINED, place=LogPlace()
+    )
+    now, found = 0.0, list[Run]()
+    for request in range(MOST_STEPS):
+        if request <= moment:
+            reader.mind(up=True, starts=1)
+        log_engine.answers.clear()
+        reader.advance(now)
+        if request == moment:
+            reader.mind(up=False, starts=1)
+        log_engine.answers.set()
+        while reader.exchange is not None:
+            wait_for([reader.exchange], 1.0)
+            reader.advance(now)
+            found += reader.take(99, 40_000)
+        if reader.drained:
+            break
+        now = max(now, reader.due_at)
+    reader.close()
+    assert (reader.drained, [run.lines for run in found if run.lines]) == (True, [[b"a"]])
