@@ -292,7 +292,7 @@ def test_a_timeout_stops_the_function(how: str, runner: Runner) -> None:
 
     @flow
     def pipeline() -> None:
-        timed = stays.with_options(timeout_seconds=1)
+        timed = stays.with_options(timeout_seconds=5)
         timed() if how == "called" else timed.submit().result()
 
     with pytest.raises(TimeoutError):

@@ -168,7 +168,7 @@ def test_a_retried_flow_run_finds_what_its_tasks_have_done(runner: Runner) -> No
 @pytest.mark.parametrize("how", ["called", "submitted"])
 def test_a_timeout_stops_the_app(how: str, runner: Runner) -> None:
     """Also in a submitted task, where Prefect itself cannot stop what blocks."""
-    state = _run(how, lambda: run_app(_app(Hold())), timeout_seconds=1)
+    state = _run(how, lambda: run_app(_app(Hold())), timeout_seconds=5)
     assert state.name == "TimedOut"
     [app] = runner.list("local_cwd")
     status = runner.wait(app.app_handle, timeout_s=10)
