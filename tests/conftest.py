@@ -23,6 +23,13 @@ MARKER = "TORCHX_CORE_TEST"
 END_TIMEOUT_S = 10.0
 HOME = pytest.StashKey[Path]()
 
+with contextlib.suppress(ImportError):  # older engines' environments have no need of it
+    from hypothesis import HealthCheck, settings
+
+    # How long an example takes is the machine's business; the first ones draw tables of all Unicode.
+    settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any-machine")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Point HOME, the XDG folders, TMPDIR and the engines' homes into a throw-away folder.
