@@ -15,7 +15,7 @@ from torchx_core.compat.gather import Gatherer
 from torchx_core.compat.records import Record, Store, number, text
 from torchx_core.compat.request import BridgeRequest, masked, with_app_id
 from torchx_core.compat.submit import is_lost, submit_once
-from torchx_core.compat.view import Known, app_of, look
+from torchx_core.compat.view import app_of, look
 from torchx_core.errors import (
     AppNotTerminalError,
     InvalidInputError,
@@ -84,7 +84,7 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
         """
         record = self._store.find(app_id)
         known = None if record is None else look(record, self._backend)
-        return None if known is None else _response(app_id, known)
+        return None if known is None else DescribeAppResponse.of(app_id, known.app, known.status)
 
     def describe_native(self, app_id: str) -> object | None:
         """Return TorchX's own id of the app, and its request, where TorchX can read that back."""
@@ -205,20 +205,3 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
 
     def _handle(self, app_id: str) -> str:
         return f"{self.backend}://{self.session_name}/{app_id}"
-
-
-def _response(app_id: str, known: Known) -> DescribeAppResponse:
-    app, status = known.app, known.status
-    return DescribeAppResponse(
-        app_id=app_id,
-        state=status.state,
-        num_restarts=status.num_restarts,
-        msg=status.msg,
-        structured_error_msg=status.structured_error_msg,
-        ui_url=status.ui_url,
-        metadata=app.metadata,
-        roles_statuses=status.roles,
-        roles=app.roles,
-        name=app.name,
-        result=status.result,
-    )

@@ -227,7 +227,7 @@ class Runner(RunsComponents, BuildsWorkspaces):
     def status(self, app_handle: AppHandle) -> AppStatus | None:
         """Return the app's present status, or None when there is no such app."""
         description = self._description(app_handle)
-        return None if description is None else _status(description)
+        return None if description is None else description.status
 
     def wait(
         self,
@@ -459,15 +459,3 @@ def _options(
     chosen = None if roles is None else frozenset(roles)
     options = FollowOptions(logs=logs, roles=chosen, streams=streams)
     return options if batch_bytes is None else replace(options, batch_bytes=batch_bytes)
-
-
-def _status(description: DescribeAppResponse) -> AppStatus:
-    return AppStatus(
-        state=description.state,
-        num_restarts=description.num_restarts,
-        msg=description.msg,
-        structured_error_msg=description.structured_error_msg,
-        ui_url=description.ui_url,
-        roles=description.roles_statuses,
-        result=description.result,
-    )

@@ -12,13 +12,18 @@ from torchx_core.specs import CfgVal, runopts
 __all__ = ["add_ending_options", "check_grace", "count", "one_of", "seconds"]
 
 
-def add_ending_options(opts: runopts) -> None:
-    """Add the options that say when an app ends, and how."""
+def add_ending_options(opts: runopts, *, grace_note: str = "") -> None:
+    """Add the options that say when an app ends, and how.
+
+    Args:
+        opts: To add them to.
+        grace_note: What else there is to say about the grace period.
+    """
     opts.add(
         "grace_s",
         type_=float,
         default=10.0,
-        help="seconds between SIGTERM and SIGKILL when the app is stopped",
+        help=f"seconds between SIGTERM and SIGKILL when the app is stopped{grace_note}",
     )
     opts.add("timeout_s", type_=float, help="cancel the app when it has run for that many seconds")
     opts.add("deadline", type_=float, help="cancel the app at that time, in seconds since the epoch")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Self
 
-from torchx_core.specs import NONE, AppState, Role, RoleStatus
+from torchx_core.specs import NONE, AppDef, AppState, AppStatus, Role, RoleStatus
 
 __all__ = [
     "CancelOutcome",
@@ -101,6 +102,36 @@ class DescribeAppResponse:
     name: str = ""
     result: object = None
     """The last JSON value that the app reported as its result."""
+
+    @classmethod
+    def of(cls, app_id: str, app: AppDef, status: AppStatus) -> Self:
+        """Return what an app and its status come to."""
+        return cls(
+            app_id=app_id,
+            state=status.state,
+            num_restarts=status.num_restarts,
+            msg=status.msg,
+            structured_error_msg=status.structured_error_msg,
+            ui_url=status.ui_url,
+            metadata=app.metadata,
+            roles_statuses=status.roles,
+            roles=app.roles,
+            name=app.name,
+            result=status.result,
+        )
+
+    @property
+    def status(self) -> AppStatus:
+        """The status alone."""
+        return AppStatus(
+            state=self.state,
+            num_restarts=self.num_restarts,
+            msg=self.msg,
+            structured_error_msg=self.structured_error_msg,
+            ui_url=self.ui_url,
+            roles=self.roles_statuses,
+            result=self.result,
+        )
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchx_core.schedulers.option_values import add_ending_options
 from torchx_core.specs import runopts
 
 __all__ = ["NETWORKS", "PULLS", "SHIMS", "docker_run_opts"]
@@ -38,15 +39,7 @@ def docker_run_opts() -> runopts:
         default="sh",
         help="sh: a script in the container keeps deadline, lease and attempts; none: for images without sh",
     )
-    opts.add(
-        "grace_s",
-        type_=float,
-        default=10.0,
-        help="seconds between SIGTERM and SIGKILL when the app is stopped; Docker counts whole ones",
-    )
-    opts.add("timeout_s", type_=float, help="cancel the app when it has run for that many seconds")
-    opts.add("deadline", type_=float, help="cancel the app at that time, in seconds since the epoch")
-    opts.add("lease_s", type_=float, help="cancel the app when nobody followed it for that many seconds")
+    add_ending_options(opts, grace_note="; Docker counts whole ones")
     opts.add(
         "log_max_mb",
         type_=int,

@@ -41,7 +41,7 @@ from torchx_core.schedulers.docker.records import Records
 from torchx_core.schedulers.docker.removing import debris, remove_everything
 from torchx_core.schedulers.docker.request import DockerRequest, masked, render
 from torchx_core.schedulers.docker.submit import submit
-from torchx_core.schedulers.docker.view import AppView, Phase, status, view_of
+from torchx_core.schedulers.docker.view import Phase, status, view_of
 from torchx_core.schedulers.docker.workspace import build_workspace, prune_workspaces, workspace_image
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.option_values import check_grace
@@ -123,7 +123,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return what is known of the app, after doing what is due (a gang to stop, an end to write down)."""
         view = attend(self._connected(), self.session_name, app_id)
-        return None if view is None else _description(view)
+        return None if view is None else DescribeAppResponse.of(app_id, view.app.app, status(view))
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
         """Return what ``docker inspect`` says of each container, by name, with secrets masked."""
@@ -237,19 +237,3 @@ def _connect(docker_host: str | None) -> Engine:
 
     endpoint = find_endpoint(docker_host, os.environ)
     return Engine(cast("Api", sdk_client(endpoint)), endpoint)
-
-
-def _description(view: AppView) -> DescribeAppResponse:
-    told, app = status(view), view.app.app
-    return DescribeAppResponse(
-        app_id=view.app.app_id,
-        state=told.state,
-        num_restarts=told.num_restarts,
-        msg=told.msg,
-        structured_error_msg=told.structured_error_msg,
-        metadata=app.metadata,
-        roles_statuses=told.roles,
-        roles=app.roles,
-        name=app.name,
-        result=told.result,
-    )

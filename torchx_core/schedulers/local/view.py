@@ -79,20 +79,7 @@ def _replica_changed(replica: machine.Replica, time: float) -> ReplicaChanged:
 
 def describe(record: AppRecord, state: machine.State, app_id: str) -> DescribeAppResponse:
     """Return all that is known of the app."""
-    app = record.app
-    return DescribeAppResponse(
-        app_id=app_id,
-        state=app_state(state),
-        num_restarts=state.restarts,
-        msg=_msg(record, state),
-        structured_error_msg=_first_error(state),
-        ui_url=None,
-        metadata=app.metadata,
-        roles_statuses=_roles(record, state),
-        roles=app.roles,
-        name=app.name,
-        result=state.result,
-    )
+    return DescribeAppResponse.of(app_id, record.app, status(record, state))
 
 
 def status(record: AppRecord, state: machine.State) -> AppStatus:

@@ -28,7 +28,7 @@ from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import JobQueue, shared_queue
 from torchx_core.schedulers.slurm.record import AppRecord, read_record
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app, render
-from torchx_core.schedulers.slurm.settle import Standing, ask_about_all, may_run, settle
+from torchx_core.schedulers.slurm.settle import ask_about_all, may_run, settle
 from torchx_core.schedulers.slurm.submit import submit
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 
@@ -98,7 +98,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         with suppress(FileNotFoundError):  # deleted while we look
             record = read_record(self._app_dir(app_id))
             if record is not None:
-                return _description(app_id, record, settle(record, self._queue))
+                return DescribeAppResponse.of(app_id, record.app, settle(record, self._queue).status)
         return None
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
@@ -158,19 +158,3 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
 
 def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
-
-
-def _description(app_id: str, record: AppRecord, standing: Standing) -> DescribeAppResponse:
-    told, app = standing.status, record.app
-    return DescribeAppResponse(
-        app_id=app_id,
-        state=told.state,
-        num_restarts=told.num_restarts,
-        msg=told.msg,
-        structured_error_msg=told.structured_error_msg,
-        metadata=app.metadata,
-        roles_statuses=told.roles,
-        roles=app.roles,
-        name=app.name,
-        result=told.result,
-    )

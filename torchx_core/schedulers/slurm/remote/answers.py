@@ -31,36 +31,15 @@ __all__ = [
 
 def dump_description(told: DescribeAppResponse) -> Json:
     """Return a description as the app and the status that it consists of."""
-    status = AppStatus(
-        state=told.state,
-        num_restarts=told.num_restarts,
-        msg=told.msg,
-        structured_error_msg=told.structured_error_msg,
-        ui_url=told.ui_url,
-        roles=told.roles_statuses,
-        result=told.result,
-    )
     app = AppDef(name=told.name, roles=told.roles, metadata=told.metadata)
-    return {"app_id": told.app_id, "app": app.to_dict(), "status": status.to_json()}
+    return {"app_id": told.app_id, "app": app.to_dict(), "status": told.status.to_json()}
 
 
 def load_description(data: Json) -> DescribeAppResponse:
     """Return the description that `dump_description` was given."""
     app = AppDef.from_dict(cast("Json", data["app"]))
     status = AppStatus.from_json(cast("Json", data["status"]))
-    return DescribeAppResponse(
-        app_id=str(data["app_id"]),
-        state=status.state,
-        num_restarts=status.num_restarts,
-        msg=status.msg,
-        structured_error_msg=status.structured_error_msg,
-        ui_url=status.ui_url,
-        metadata=app.metadata,
-        roles_statuses=status.roles,
-        roles=app.roles,
-        name=app.name,
-        result=status.result,
-    )
+    return DescribeAppResponse.of(str(data["app_id"]), app, status)
 
 
 def dump_rows(rows: Iterable[ListAppResponse]) -> list[Json]:
