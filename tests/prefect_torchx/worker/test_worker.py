@@ -14,8 +14,9 @@ from uuid import uuid4
 import pytest
 from prefect import get_client
 from prefect.client.schemas.objects import State
+from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.exceptions import InfrastructureNotAvailable, InfrastructureNotFound
-from prefect.states import Pending, Running
+from prefect.states import Completed, Crashed, Pending, Running
 from prefect_pool import Pool
 from prefect_runs import FlowRun
 
@@ -165,6 +166,31 @@ async def test_two_workers_never_run_one_flow_run_twice(pool: Pool, tmp_path: Pa
             await asyncio.to_thread(run.wait_for)
     assert len(pool.apps()) == len(runs)
     assert len((tmp_path / "starts").read_text().split()) == len(runs)
+
+
+@pytest.mark.parametrize(
+    "end", [Crashed(message="boom"), Completed(message="fine")], ids=["crashed", "completed"]
+)
+async def test_a_worker_that_comes_too_late_leaves_the_end_as_it_was(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, end: State[None]
+) -> None:
+    """The server gives it a flow run that was offered to it, and that a faster one saw to its end since."""
+    run = pool.ask("patient", command="true")
+    async with _at_work(pool) as one, _at_work(pool, "two") as two:
+        offered = await two.client.get_scheduled_flow_runs_for_work_pool(pool.name)
+        await one.get_and_submit_flow_runs()
+        await asyncio.to_thread(run.wait_for)
+        _set(run, end)
+
+        async def late_answer(*_: object, **__: object) -> list[WorkerFlowRunResponse]:
+            return offered
+
+        monkeypatch.setattr(two.client, "get_scheduled_flow_runs_for_work_pool", late_answer)
+        await two.get_and_submit_flow_runs()
+        await _until(lambda: any("another worker saw" in line for line in run.lines()) or None)
+        await _until(lambda: run.state.is_final() or None)
+    assert (run.state.type, run.state.message) == (end.type, end.message)
+    assert pool.apps() == [_handle(run)]
 
 
 async def test_apps_outlive_the_worker_and_are_taken_up(pool: Pool, runner: Runner) -> None:

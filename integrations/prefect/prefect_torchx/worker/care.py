@@ -87,9 +87,14 @@ class Care:
         """
         runner = self._runner(job.session)
         request = await in_daemon_thread(job.request, runner)
-        own_id = app_id(flow_run.id, await self._server.handout(flow_run.id))
-        await self._see_off_predecessor(flow_run, own_id)
+        handout = await self._server.handout(flow_run.id)
+        own_id = app_id(flow_run.id, handout.number)
         handle = make_app_handle(request.scheduler, runner.name, own_id)
+        if handout.end is not None:
+            self._log_of(flow_run).info("another worker saw this flow run to its end: %s", handle)
+            await self._server.end_again(flow_run.id, handout.end)
+            return handle
+        await self._see_off_predecessor(flow_run, own_id)
         # Known to the server before it exists: whoever comes after us finds it there.
         await self._server.record(flow_run.id, handle)
         await _submit_once(request, runner, own_id)
@@ -152,7 +157,7 @@ class Care:
 
     async def _report(self, flow_run: FlowRun, handle: AppHandle, status: AppStatus | None) -> None:
         now = await self._server.read(flow_run.id)
-        if now is None or not is_app(handle, app_id(now.id, await self._server.handout(now.id))):
+        if now is None or not is_app(handle, app_id(now.id, (await self._server.handout(now.id)).number)):
             return  # deleted, or handed out again: this app no longer speaks for it
         mask = await in_daemon_thread(mask_of, self._runner(), handle)
         why = mask(tell(status, handle))

@@ -23,7 +23,7 @@ from prefect.client.schemas.sorting import LogSort
 from prefect.exceptions import ObjectNotFound
 
 from prefect_torchx.worker.adoption import WORKER_LABEL, Crew
-from prefect_torchx.worker.identity import count_handouts
+from prefect_torchx.worker.identity import Handout, latest_handout
 from torchx_core.specs import AppHandle
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class FlowRuns:
         except ObjectNotFound:
             return None
 
-    async def handout(self, flow_run_id: UUID) -> int:
-        """Return how often the flow run was handed to a worker."""
-        return count_handouts(await self._client.read_flow_run_states(flow_run_id))
+    async def handout(self, flow_run_id: UUID) -> Handout:
+        """Return the latest time that the flow run was handed to a worker."""
+        return latest_handout(await self._client.read_flow_run_states(flow_run_id))
 
     async def record(self, flow_run_id: UUID, handle: AppHandle) -> None:
         """Write down which app is the flow run's, or is about to be."""
@@ -95,6 +95,10 @@ class FlowRuns:
         """Propose a final state; return whether the server took it. What has ended keeps its state."""
         result = await self._client.set_flow_run_state(flow_run_id, state)
         return result.status is SetStateStatus.ACCEPT
+
+    async def end_again(self, flow_run_id: UUID, state: State[Any]) -> None:
+        """Give the flow run back the final state that a worker took from it."""
+        await self._client.set_flow_run_state(flow_run_id, state, force=True)
 
     async def messages(self, flow_run_id: UUID) -> Collection[str]:
         """Return the latest records in the flow run's log."""
