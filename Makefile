@@ -68,7 +68,7 @@ format: .venv/dev.stamp ## format the code and fix what the linter can
 	$(BIN)/ruff check --quiet --fix-only .
 	$(BIN)/ruff format .
 
-bench: .venv/dev.stamp .venv-peer/peer.stamp ## measure us, TorchX and the floor, interleaved
+bench: .venv/bench.stamp .venv-peer/peer.stamp ## measure us, TorchX and the floor, interleaved
 	$(BIN)/python -m benchmarks --peer-python .venv-peer/bin/python $(BENCH_ARGS)
 
 install: .venv/dev.stamp ## make .venv with everything in it
@@ -139,6 +139,11 @@ clean: ## remove what make made
 	@echo "installing the project, its engines and its tools into .venv"
 	@$(UV) --constraint constraints/dev.txt --group test --group lint --group docs --group bench \
 	  --editable '.[cli,docker,ssh]' --editable integrations/airflow --editable integrations/prefect
+	@touch $@
+
+.venv/bench.stamp: .venv/dev.stamp constraints/bench-airflow.txt
+	@echo "installing what is measured beside us into .venv"
+	@$(UV) --constraint constraints/dev.txt --requirement constraints/bench-airflow.txt
 	@touch $@
 
 # PyTorch by pip: it also looks into the folders that its configuration names.

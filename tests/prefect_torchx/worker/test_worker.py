@@ -16,10 +16,11 @@ from prefect import get_client
 from prefect.client.schemas.objects import State
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.exceptions import InfrastructureNotAvailable, InfrastructureNotFound
-from prefect.states import Completed, Crashed, Pending, Running
+from prefect.states import Cancelled, Completed, Crashed, Pending, Running
 from prefect_pool import Pool
 from prefect_runs import FlowRun
 
+from prefect_torchx._engine.job_configuration import configuration_of
 from prefect_torchx.worker import TorchXJobConfiguration, TorchXWorker, care
 from prefect_torchx.worker.adoption import WORKER_LABEL
 from prefect_torchx.worker.identity import app_id
@@ -187,10 +188,23 @@ async def test_a_worker_that_comes_too_late_leaves_the_end_as_it_was(
 
         monkeypatch.setattr(two.client, "get_scheduled_flow_runs_for_work_pool", late_answer)
         await two.get_and_submit_flow_runs()
-        await _until(lambda: any("another worker saw" in line for line in run.lines()) or None)
+        await _until(lambda: any("not submitting" in line for line in run.lines()) or None)
         await _until(lambda: run.state.is_final() or None)
     assert (run.state.type, run.state.message) == (end.type, end.message)
     assert pool.apps() == [_handle(run)]
+
+
+async def test_a_flow_run_that_was_cancelled_before_its_app_was_submitted_gets_none(pool: Pool) -> None:
+    """It stays as it is, with one state Cancelled."""
+    run = pool.ask("patient", command="true")
+    _set(run, Pending())
+    async with _at_work(pool) as worker:
+        flow_run = await worker.client.read_flow_run(run.id)
+        _set(run, Cancelled())
+        await worker.run(flow_run, await configuration_of(worker, flow_run))
+        states = await worker.client.read_flow_run_states(run.id)
+    assert [state.name for state in states] == ["Scheduled", "Pending", "Cancelled"]
+    assert pool.apps() == []
 
 
 async def test_apps_outlive_the_worker_and_are_taken_up(pool: Pool, runner: Runner) -> None:

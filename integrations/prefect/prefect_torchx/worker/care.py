@@ -91,7 +91,7 @@ class Care:
         own_id = app_id(flow_run.id, handout.number)
         handle = make_app_handle(request.scheduler, runner.name, own_id)
         if handout.end is not None:
-            self._log_of(flow_run).info("another worker saw this flow run to its end: %s", handle)
+            self._log_of(flow_run).info("not submitting %s: this flow run is %s", handle, handout.end.name)
             await self._server.end_again(flow_run.id, handout.end)
             return handle
         await self._see_off_predecessor(flow_run, own_id)

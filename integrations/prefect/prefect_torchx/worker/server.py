@@ -97,8 +97,10 @@ class FlowRuns:
         return result.status is SetStateStatus.ACCEPT
 
     async def end_again(self, flow_run_id: UUID, state: State[Any]) -> None:
-        """Give the flow run back the final state that a worker took from it."""
-        await self._client.set_flow_run_state(flow_run_id, state, force=True)
+        """Give the flow run back the final state that a worker took from it, if one did."""
+        now = await self.read(flow_run_id)
+        if now is not None and now.state is not None and not now.state.is_final():
+            await self._client.set_flow_run_state(flow_run_id, state, force=True)
 
     async def messages(self, flow_run_id: UUID) -> Collection[str]:
         """Return the latest records in the flow run's log."""
