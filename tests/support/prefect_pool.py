@@ -89,9 +89,9 @@ class Pool:
         """Return what the workers have printed."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    def starts(self, count: int = 1) -> list[int]:
-        """Wait until flows have begun so many times; return their processes."""
-        file = self.folder / "starts"
+    def starts(self, count: int = 1, *, of: str = "starts") -> list[int]:
+        """Wait until so many flows have begun, or apps (``trainings``); return their processes."""
+        file = self.folder / of
         return wait_until(
             lambda: file.exists() and len(pids := file.read_text().split()) >= count and list(map(int, pids)),
             WAIT_S,
@@ -101,9 +101,9 @@ class Pool:
         """Let the patient flows end."""
         (self.folder / "go").touch()
 
-    def apps(self) -> list[AppHandle]:
-        """Return all apps of the pool's flow runs."""
-        with self._runner() as runner:
+    def apps(self, session: str | None = None) -> list[AppHandle]:
+        """Return all apps of the pool's flow runs, or of another session."""
+        with self._runner(session) as runner:
             return [app.app_handle for app in runner.list("local_cwd")]
 
     def infrastructure_pid(self, run: FlowRun) -> str | None:
@@ -115,10 +115,10 @@ class Pool:
         """End all workers and apps."""
         for name in list(self._workers):
             self.end_worker(signal.SIGKILL, name)
-        with self._runner() as runner:
-            for app in runner.list("local_cwd"):
-                runner.cancel(app.app_handle, grace_s=0)
-                runner.wait(app.app_handle)
+        for handle in [*self.apps(), *self.apps(prefect_pool_flows.INNER_SESSION)]:
+            with self._runner() as runner:
+                runner.cancel(handle, grace_s=0)
+                runner.wait(handle)
 
     def state_of(self, handle: AppHandle) -> AppState:
         """Return the app's state."""
@@ -131,5 +131,5 @@ class Pool:
     def _log(self) -> Path:
         return self.folder / "workers.log"
 
-    def _runner(self) -> Runner:
-        return get_runner(state_dir=str(self._state_dir))
+    def _runner(self, session: str | None = None) -> Runner:
+        return get_runner(session, state_dir=str(self._state_dir))

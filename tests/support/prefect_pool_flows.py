@@ -9,11 +9,16 @@ from pathlib import Path
 
 from prefect import flow, get_run_logger
 
+from prefect_torchx import run_app
+from torchx_core.specs import AppDef, Role
 from torchx_core.testing import wait_until
 
-__all__ = ["crash", "patient"]
+__all__ = ["INNER_SESSION", "crash", "patient", "trains"]
 
 WAIT_S = 300.0
+INNER_SESSION = "inner"
+_TRAIN = 'echo $$$$ >> "$0/trainings"; while [ ! -e "$0/go" ]; do sleep 0.1; done'
+"""A doubled dollar sign is one to the shell: apps have macros."""
 
 
 @flow(name="pool-patient")
@@ -22,6 +27,14 @@ def patient(folder: str) -> None:
     _note_start(folder)
     get_run_logger().info("the flow has begun")
     wait_until((Path(folder) / "go").exists, WAIT_S)
+
+
+@flow(name="pool-trains")
+def trains(folder: str) -> None:
+    """Note its start, and run an app that notes its own and ends once the test has made the file ``go``."""
+    _note_start(folder)
+    app = AppDef("training", [Role("trainer", image="", entrypoint="sh", args=["-c", _TRAIN, folder])])
+    run_app(app, session=INNER_SESSION)
 
 
 @flow(name="pool-crash")

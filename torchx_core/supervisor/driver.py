@@ -39,6 +39,7 @@ from torchx_core.supervisor.tree import (
     children,
     descendants,
     group_of,
+    has_only_strangers,
     kill,
     kill_descendants,
     kill_group,
@@ -214,7 +215,7 @@ class Supervisor:
         for orphan in children(os.getpid()) if last_pid else ():
             # Ours by adoption, so its number cannot have become anybody else's.
             if orphan not in self._running and session_of(orphan) == last_pid:
-                kill_descendants(orphan)
+                kill_descendants(orphan, self._dir)
                 kill(orphan, signal.SIGKILL)
         if index in self._open:
             self._close(self._open[index])
@@ -224,7 +225,7 @@ class Supervisor:
         pid = self._state.replicas[index].pid
         if pid not in self._running:
             return
-        others = [other for other in descendants(pid) if group_of(other) != pid]
+        others = [other for other in descendants(pid, self._dir) if group_of(other) != pid]
         self._groups_asked.add(pid)
         kill_group(pid, signal.SIGTERM)
         kill_group(pid, signal.SIGCONT)  # a stopped process acts on nothing else
@@ -241,7 +242,7 @@ class Supervisor:
     def _kill(self, index: int) -> None:
         pid = self._state.replicas[index].pid
         if pid in self._running:
-            kill_descendants(pid)
+            kill_descendants(pid, self._dir)
             kill_group(pid, signal.SIGKILL)
 
     def _start_sweep(self, *, kill: bool) -> None:
@@ -250,7 +251,8 @@ class Supervisor:
         self._sweep = True
         self._sweep_kill = self._sweep_kill or kill
         if not kill:
-            self._ask([pid for pid in descendants(os.getpid()) if group_of(pid) not in self._groups_asked])
+            below = descendants(os.getpid(), self._dir)
+            self._ask([pid for pid in below if group_of(pid) not in self._groups_asked])
         self._reap()
 
     # What happens
@@ -331,12 +333,12 @@ class Supervisor:
                 self._exited(attempt, status, usage)
         if not self._sweep:
             return
-        if self._empty:
+        if self._empty or has_only_strangers(os.getpid(), self._dir):
             self._sweep = self._sweep_kill = False
             self._timers.drop("sweep")
             self._feed(machine.Swept(time()))
         elif self._sweep_kill:
-            kill_descendants(os.getpid())
+            kill_descendants(os.getpid(), self._dir)
             self._timers.set("sweep", 0.05, self._reap)  # for those that fork faster than we walk
 
     def _next_dead(self) -> int | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
 _PERIOD_US = 100_000
+_ANY_APP = "torchx-"
 
 
 class Group(NamedTuple):
@@ -75,7 +77,16 @@ def confine(name: str, *, cpu: float, mem_mb: int) -> Group:
 
 def group_prefix(app: str) -> str:
     """Return how the names of an app's control groups begin; `app` is unique on this host."""
-    return f"torchx-{app}-"
+    return f"{_ANY_APP}{app}-"
+
+
+def leave_groups() -> None:
+    """Leave the control groups of the app from which this one was submitted: its limits are not ours."""
+    for directory in _own_directories():
+        parent, name = os.path.split(directory)
+        if name.startswith(_ANY_APP):
+            with suppress(OSError), open(os.path.join(parent, "cgroup.procs"), "w") as file:
+                file.write(str(os.getpid()))
 
 
 def remove_groups(prefix: str) -> None:
@@ -110,6 +121,14 @@ def _homes() -> dict[str, tuple[int, str]]:
             for controller in set(options) & set(own):
                 homes[controller] = (1, mount + own[controller])
     return homes
+
+
+def _own_directories() -> Iterator[str]:
+    own = _own_groups()
+    for mount, kind, options in _mounts():
+        if kind in ("cgroup", "cgroup2"):
+            for controller in {*options, ""} & set(own):
+                yield mount + own[controller]
 
 
 def _own_groups() -> dict[str, str]:

@@ -8,6 +8,7 @@ death leaks nothing; it takes two at once to leave work to the next reader (`tor
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from typing import NoReturn, cast
@@ -15,11 +16,13 @@ from typing import NoReturn, cast
 from torchx_core.supervisor.closing import close_lost, has_begun
 from torchx_core.supervisor.driver import Supervisor
 from torchx_core.supervisor.final import read_final
-from torchx_core.supervisor.limits import group_prefix, remove_groups
+from torchx_core.supervisor.limits import group_prefix, leave_groups, remove_groups
 from torchx_core.supervisor.plan import Plan, decode_plan
 from torchx_core.supervisor.records import SPEC, Json, read_json
 from torchx_core.supervisor.signals import signal_name
-from torchx_core.supervisor.tree import adopt_orphans, kill_descendants
+from torchx_core.supervisor.tree import adopt_orphans, has_only_strangers, kill_descendants
+
+_PAUSE_S = 0.01
 
 
 def main(app_dir: str, ctl: int, inherited: list[int]) -> NoReturn:
@@ -36,6 +39,7 @@ def main(app_dir: str, ctl: int, inherited: list[int]) -> NoReturn:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     _leave_launcher()
+    leave_groups()
     adopt_orphans()
     record = cast("Json", read_json(os.path.join(app_dir, SPEC)))
     plan = decode_plan(cast("Json", record["plan"]))
@@ -76,22 +80,24 @@ def _guard(app_dir: str, name: str, plan: Plan, supervisor: int) -> NoReturn:
     _, status = os.waitpid(supervisor, 0)
     # After exit code 0 the record is there, or was deleted and its place may be another app's.
     if status != 0 and read_final(app_dir) is None:
-        _kill_all()
+        _kill_all(app_dir)
         remove_groups(group_prefix(name))
         close_lost(app_dir, plan, _how(status))
     os._exit(0)
 
 
-def _kill_all() -> None:
-    """Kill every process below us until the kernel says that there is none (waitid(2), ECHILD)."""
+def _kill_all(app_dir: str) -> None:
+    """Kill every process of the app until the kernel says that we have no child but those of other apps."""
     while True:
-        kill_descendants(os.getpid())
+        kill_descendants(os.getpid(), app_dir)
         try:
-            os.waitpid(-1, 0)
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass  # each walk costs: take all that have ended before the next
         except ChildProcessError:
             return
+        if has_only_strangers(os.getpid(), app_dir):
+            return
+        select.select([], [], [], _PAUSE_S)
 
 
 def _how(status: int) -> str:

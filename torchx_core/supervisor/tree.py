@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 
+from torchx_core.supervisor.command import serves
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
@@ -44,15 +46,26 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def descendants(pid: int) -> list[int]:
-    """Return every living process below `pid`, parents first."""
+def descendants(pid: int, app_dir: str) -> list[int]:
+    """Return every living process of an app below `pid`, parents first; what serves another app is not its.
+
+    Args:
+        pid: Where to begin.
+        app_dir: The app's directory.
+    """
     found: list[int] = []
     queue = [pid]
     while queue:
-        for child in children(queue.pop()):
-            found.append(child)
-            queue.append(child)
+        own = [child for child in children(queue.pop()) if serves(child) in (None, app_dir)]
+        found += own
+        queue += own
     return found
+
+
+def has_only_strangers(pid: int, app_dir: str) -> bool:
+    """Return whether `pid` has children, and all of them serve other apps; a zombie serves nobody."""
+    served = [serves(child) for child in children(pid)]
+    return bool(served) and None not in served and app_dir not in served
 
 
 def children(pid: int) -> list[int]:
@@ -78,9 +91,9 @@ def __children_elsewhere(pid: int) -> list[int]:
     return [int(child) for child, parent in pairs if int(parent) == pid]
 
 
-def kill_descendants(pid: int) -> None:
-    """Send SIGKILL to every process below `pid`, not to itself."""
-    for child in descendants(pid):
+def kill_descendants(pid: int, app_dir: str) -> None:
+    """Send SIGKILL to every process of the app below `pid`, not to itself."""
+    for child in descendants(pid, app_dir):
         kill(child, signal.SIGKILL)
 
 

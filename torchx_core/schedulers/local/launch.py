@@ -28,6 +28,7 @@ from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.locks import locked
 from torchx_core.schedulers.removing import remove_tree
 from torchx_core.supervisor.closing import has_begun
+from torchx_core.supervisor.command import command
 from torchx_core.supervisor.records import (
     ALIVE,
     CTL,
@@ -40,16 +41,13 @@ from torchx_core.supervisor.records import (
     sync_directory,
     write_all,
 )
+from torchx_core.supervisor.tree import APP_MARKER
 
 __all__ = ["create", "start_again"]
 
 _PATIENCE_S = 30.0
 _PAUSE_S = 0.005
 
-_STUB = (
-    "import sys; sys.path.append(sys.argv[1]); from torchx_core.supervisor.main import main;"
-    " main(sys.argv[2], int(sys.argv[3]), [int(fd) for fd in sys.argv[4:]])"
-)
 # The shell puts the supervisor into the background and goes: it is then nobody's child here, so no one who
 # walks or reaps this process's children meets it, and a shell costs 1 ms where a second interpreter costs 15.
 _SHELL = ["/bin/sh", "-c", '"$@" &', "sh"]
@@ -165,10 +163,12 @@ def _spawn(app_dir: str, held: list[int]) -> None:
     if not os.access(sys.executable or "", os.X_OK):
         raise OSError(errno.ENOENT, "no Python to run the supervisor with; sys.executable is", sys.executable)
     package_root = os.path.dirname(os.path.dirname(os.path.abspath(torchx_core.__file__)))
-    interpreter = [sys.executable, "-I", "-S", "-c", _STUB, package_root, app_dir]
+    # Its submitter may be part of an app, whose mark it must not bear: it would be taken for what that left.
+    env = {name: value for name, value in os.environ.items() if name != APP_MARKER}
     with open(os.path.join(app_dir, SUPERVISOR_LOG), "ab") as log:
         subprocess.run(
-            [*_SHELL, *interpreter, *map(str, held)],
+            [*_SHELL, *command(sys.executable, package_root, app_dir, held)],
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

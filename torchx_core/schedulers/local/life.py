@@ -91,7 +91,7 @@ def _kill_leftovers(record: AppRecord) -> None:
         return
     while pids := list(marked(record.directory)):
         for pid in pids:
-            for victim in (pid, *descendants(pid)):
+            for victim in (pid, *descendants(pid, record.directory)):
                 kill(victim, signal.SIGKILL)
         if all(_is_zombie(pid) for pid in pids):
             return
