@@ -19,7 +19,8 @@ DEMO_STAMP = $(if $(filter $(ENGINE),$(ENGINES)),.venv/demo-$(ENGINE).stamp,$(er
 DEMO_CLUSTER = $(if $(filter slurm,$(SCHEDULER)),$(if $(shell sinfo --noheader 2>/dev/null),,slurm-cluster))
 AIRFLOWS := 3.1 3.2
 AIRFLOW_TESTS := $(addprefix tests/airflow_torchx/,decorators hooks operators sensors triggers test_engine.py \
-  test_import_cost.py test_mistakes.py test_provider.py)
+  test_engine_triggers.py test_import_cost.py test_mistakes.py test_options.py test_provider.py)
+AIRFLOW_DEPLOYMENT := tests/airflow_torchx/triggers/test_deployed.py
 PREFECTS := 3.6 3.9
 PREFECT_TESTS := tests/prefect_torchx $(addprefix --ignore tests/prefect_torchx/,test_artifact_page.py test_torchx_apps.py)
 PACKAGES := $(wildcard torchx_core integrations/airflow/airflow_torchx integrations/prefect/prefect_torchx)
@@ -54,6 +55,7 @@ test-airflow-versions: $(AIRFLOWS:%=.venv-airflow-%/dev.stamp) ## test the Airfl
 	@for version in $(AIRFLOWS); do \
 	  echo "Airflow $$version"; \
 	  PATH=$(CURDIR)/.venv-airflow-$$version/bin:$$PATH python -m pytest -W ignore $(AIRFLOW_TESTS) $(PYTEST_ARGS) || exit 1; \
+	  PATH=$(CURDIR)/.venv-airflow-$$version/bin:$$PATH python -m pytest -W ignore -m deployment $(AIRFLOW_DEPLOYMENT) $(PYTEST_ARGS) || exit 1; \
 	done
 
 test-prefect-versions: $(PREFECTS:%=.venv-prefect-%/dev.stamp) ## test the Prefect package with the oldest and the newest Prefect

@@ -1,8 +1,9 @@
 """Train a digit classifier on two replicas and check it, each step an app of its own.
 
-``make demo`` runs it once; in an Airflow with ``airflow-provider-torchx`` it is a DAG like any other. The
-apps are those of ``digits_apps.py``, which ``train_digits_flow.py`` runs from Prefect; Airflow itself needs
-neither scikit-learn nor PyTorch.
+The tasks are deferrable: a step that takes longer than ten seconds leaves its worker slot to others, and its
+lines keep coming. ``make demo`` runs the DAG once; in an Airflow with ``airflow-provider-torchx`` it is a DAG
+like any other. The apps are those of ``digits_apps.py``, which ``train_digits_flow.py`` runs from Prefect;
+Airflow itself needs neither scikit-learn nor PyTorch.
 
 With ``SCHEDULER=local_docker`` in Airflow's environment the same apps run in containers, with
 ``SCHEDULER=slurm`` as jobs of a Slurm cluster.
@@ -31,6 +32,7 @@ def run(app: AppDef) -> TorchXRunOperator:
         app=app,
         scheduler=SCHEDULER,
         cfg=DIGITS.cfg,
+        deferrable=True,
         execution_timeout=timedelta(minutes=10),
     )
 

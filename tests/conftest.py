@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 MARKER = "TORCHX_CORE_TEST"
-END_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 30.0
 HOME = pytest.StashKey[Path]()
 
 with contextlib.suppress(ImportError):  # older engines' environments have no need of it
@@ -132,7 +132,14 @@ def _environ(pid: int) -> bytes:
 
 
 def _children() -> set[int]:
-    return {p.pid for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE}
+    return {child.pid for child in psutil.Process().children(recursive=True) if _runs(child)}
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it has ended since it was listed
+        return False
 
 
 def _ends_before(pid: int, deadline: float) -> bool:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 from local_apps import app_of
@@ -15,11 +16,13 @@ from airflow_torchx._hold import Hold
 from airflow_torchx._log import AppLog
 from airflow_torchx._record import AirflowUnavailableError, Record
 from airflow_torchx._tries import TaskTry
+from torchx_core.errors import SchedulerError
 from torchx_core.launch import AppRequest
 from torchx_core.runner import Runner, get_runner
+from torchx_core.schedulers import CancelOutcome
 from torchx_core.specs import AppState, AppStatus
 
-START_S = 5
+START_S = 30
 """How long a loaded host may take to start the app."""
 
 
@@ -83,7 +86,7 @@ class Task:
             app=app_of(*(argv or ("sleep", "600"))), scheduler="local_cwd", cfg={"grace_s": self.grace_s}
         )
         log = AppLog(lambda _level, _message, _time: None)
-        return Hold(self.runner, self.memory, this_try, request, log, departure.look), departure
+        return Hold(self.runner, self.memory, this_try, lambda _: request, log, departure.look), departure
 
     def present_state(self) -> str | None:
         if self.server_is_down:
@@ -113,7 +116,7 @@ def task(tmp_path: Path) -> Iterator[Task]:
         made = Task(runner)
         yield made
         runner.cancel(made.handle, grace_s=0)
-        runner.wait(made.handle, timeout_s=10)
+        runner.wait(made.handle, timeout_s=60)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +156,29 @@ def test_a_worker_shutdown_can_cancel(task: Task, policy: OnWorkerShutdown, numb
     assert task.status().state is AppState.CANCELLED
 
 
+def test_a_cancel_that_fails_is_tried_again(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler may be away for just that second; the process has a few more."""
+    answers = [SchedulerError("away", retryable=True)]
+    real = Runner.cancel
+
+    def cancel(runner: Runner, *args: str, **kwargs: Any) -> CancelOutcome:
+        if answers:
+            raise answers.pop()
+        return real(runner, *args, **kwargs)
+
+    monkeypatch.setattr(Runner, "cancel", cancel)
+    task.killed, task.state = True, "failed"
+    with pytest.raises(AirflowException, match="by user action"):
+        task.follow()
+    assert task.status().state is AppState.CANCELLED
+
+
 def test_a_users_act_just_before_a_deferral_cancels(task: Task) -> None:
     """Airflow refuses the deferral and makes no trigger, so nobody else would."""
     task.state = "failed"
     with pytest.raises(AirflowException, match="the task instance is failed"):
         task.defer()
-    task.runner.wait(task.handle, timeout_s=10)
+    task.runner.wait(task.handle, timeout_s=60)
     assert task.status().state is AppState.CANCELLED
 
 
@@ -186,16 +206,20 @@ def test_a_lost_supervisor_detaches(task: Task) -> None:
     assert task.is_active()
 
 
-def test_a_kill_while_a_cleared_app_ends_submits_nothing(task: Task) -> None:
+def test_a_kill_while_a_cleared_app_ends_submits_nothing(task: Task, tmp_path: Path) -> None:
     """The next try still finds the old app's record, and waits for its end as this one did."""
-    task.killed = True
+    task.killed, task.grace_s = True, 60.0
+    task.ready, end = tmp_path / "ready", tmp_path / "end"
     with pytest.raises(AirflowException, match="goes on"):
-        task.follow("sh", "-c", "trap '' TERM; sleep 600")
+        task.follow(
+            "sh", "-c", f"trap '' TERM; touch '{task.ready}'; until [ -e '{end}' ]; do sleep 0.05; done"
+        )
     old = task.memory.record
     with pytest.raises(AirflowException, match="its app goes on"):
         task.follow(number=2, generation=4)
     assert task.memory.record == old
     assert len(task.runner.list("local_cwd")) == 1
+    end.touch()
 
 
 def test_an_app_that_takes_its_time_to_end_does_not_hold_the_task(task: Task, tmp_path: Path) -> None:

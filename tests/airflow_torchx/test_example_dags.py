@@ -7,12 +7,29 @@ from pathlib import Path
 import pytest
 from airflow_dags import Dags
 
+from airflow_torchx.operators import torchx
+
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]
 
 DAGS = Path(__file__).parents[2] / "dags"
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.timeout(300)
+def test_the_training_pipeline_defers(dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step that takes long is followed without a worker, and the lines of both replicas come once."""
+    monkeypatch.syspath_prepend(DAGS)
+    monkeypatch.setattr(torchx, "DEFER_AFTER_S", 0.0)
+    outcome = dags.run_file("train_digits", (DAGS / "train_digits.py").read_text(), folder=str(tmp_path))
+    assert outcome.state == "success"
+    assert "deferred" in outcome.log.lower()
+    for replica in range(2):
+        assert outcome.log.count(f"[train/{replica}] epoch 20/20") == 1
+    assert len(list(tmp_path.glob("*/report.json"))) == 1
 
 
 @pytest.mark.slow

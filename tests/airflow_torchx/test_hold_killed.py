@@ -56,7 +56,7 @@ class Log:
 with get_runner("s") as runner:
     request = AppRequest(app=app_of(sys.executable, "-c", WRITER, lines), scheduler="local_cwd", cfg={})
     this_try = make_try(number=number, generation=99)
-    hold = Hold(runner, FileMemory(), this_try, request, Log(), lambda hold: None)
+    hold = Hold(runner, FileMemory(), this_try, lambda deadline: request, Log(), lambda hold: None)
     hold.attach()
     hold.follow()
 """
@@ -77,7 +77,7 @@ def test_tries_killed_at_random_lose_nothing(
         except subprocess.TimeoutExpired:
             one.kill()
             one.wait()
-    assert _start(tmp_path, KILLS + 1).wait(60) == 0
+    assert _start(tmp_path, KILLS + 1).wait(100) == 0
 
     shown = [int(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert set(shown) == set(range(LINES))

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 from airflow_jobs import CODE, Job, StartJob, starting_jobs
-from airflow_kills import DAGS, TABLE, Fate, Form, Kill
+from airflow_kills import DAGS, SENSOR, TABLE, Fate, Form, Kill
 from airflow_server import AirflowServer
 
-from torchx_core.specs import AppState
+from torchx_core.runner import get_runner
+from torchx_core.specs import AppDef, AppState, Role
 from torchx_core.testing import wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.deployment, pytest.mark.timeout(600)]
 
 RESUMED = """
 dag("resumed-deferred", deferrable=True, on_success_callback=print)
+"""
+DAILY = """
+from datetime import datetime
+
+with DAG(
+    "daily",
+    schedule="@daily",
+    start_date=datetime(2026, 1, 1),
+    end_date=datetime(2026, 1, 3),
+    catchup=False,
+    is_paused_upon_creation=False,
+):
+    TorchXRunOperator(task_id="t", app=app("echo", "run {{ run_id }}"), retries=1)
 """
 
 StartAs: TypeAlias = Callable[[str, Form], Job]
@@ -30,7 +45,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]
     """Return an Airflow that runs the DAGs of the table."""
     server = AirflowServer(tmp_path_factory.mktemp("airflow"))
     try:
-        server.start(CODE + DAGS + RESUMED)
+        server.start(CODE + DAGS + RESUMED + DAILY)
         yield server
     finally:
         server.stop()
@@ -101,6 +116,22 @@ def _check_replaced(job: Job, kill: Kill) -> None:
 CHECKS = {Fate.CANCELLED: _check_cancelled, Fate.FOLLOWED: _check_followed, Fate.REPLACED: _check_replaced}
 
 
+def test_a_sensor_keeps_a_lease_as_long_as_it_lives(airflow: AirflowServer, tmp_path: Path) -> None:
+    """And no longer: its process ends with the one that would tell Airflow what it has seen."""
+    app = AppDef("a", [Role("r", image="", entrypoint="sleep", args=["600"])])
+    with get_runner(state_dir=str(airflow.state_dir)) as runner:
+        handle = runner.run(app, "local_cwd", {"lease_s": 15.0}, app_id="waited-for")
+        over_at = time.monotonic() + 16.0
+        job = Job(airflow, runner, tmp_path, "sensor", waits_for=handle)
+        airflow.wait_for(job.task, "running")
+        wait_until(lambda: time.monotonic() > over_at, 30)
+        assert not job.status().is_terminal()
+        SENSOR.do(job)
+        status = job.end()
+    assert (status.state, status.msg) == (AppState.CANCELLED, SENSOR.says)
+    airflow.wait_for(job.task, SENSOR.task, SENSOR.tries)
+
+
 @pytest.mark.parametrize(
     ("dag", "form"), [("retried", "worker"), ("retried", "deferred"), ("resumed", "deferred")]
 )
@@ -141,3 +172,13 @@ def test_an_edit_between_two_tries_does_not_disturb_the_app(airflow: AirflowServ
         airflow.wait_for(job.task, "success", try_number=2)
     assert (job.lines(1), job.lines(2)) == ([0], [1, 2, 3])
     assert job.handles() == [job.handle]
+
+
+def test_a_backfill_runs_apps_of_its_own(airflow: AirflowServer) -> None:
+    """What it runs is the day's work anew, whatever other runs of the DAG have come to."""
+    runs = [airflow.backfill("daily", "2026-01-01"), airflow.trigger("daily")]
+    for run in runs:
+        airflow.wait_for(run, "success")
+    assert runs[0].run_id.startswith("backfill__2026-01-01")
+    assert f"[r/0] run {runs[0].run_id}" in airflow.log(runs[0])
+    assert len({airflow.xcom(run, "handle") for run in runs}) == 2

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_apps import app_of
+from local_apps import app_of, python
 from task_tries import make_record, make_try
 
 from airflow_torchx._engine import TaskStateStore
@@ -69,6 +71,42 @@ def test_probing_finds_the_latest_attempt(runner: Runner) -> None:
     found = _probe(runner).load()
     assert found is not None
     assert (found.handle, found.attempt, found.generation, found.submitted) == (handle, 1, 1, True)
+
+
+def test_probing_looks_behind_a_gap(runner: Runner) -> None:
+    """A failed attempt may have been pruned; the app of the next one must not be run beside."""
+    first = _submit(runner, generation=1, attempt=0)
+    handle = _submit(runner, generation=1, attempt=1)
+    runner.delete(first)
+    found = _probe(runner).load()
+    assert found is not None
+    assert found.handle == handle
+
+
+HANGS = """
+import sys, time
+from local_apps import app_of
+from torchx_core import get_runner
+from torchx_core.schedulers.local import launch
+launch._spawn = lambda *args: print("hangs", flush=True) or time.sleep(600)
+get_runner("s").run(app_of("true"), "local_cwd", app_id=sys.argv[1])
+"""
+
+
+def test_probing_does_not_take_a_begun_submit_for_a_done_one(
+    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever began it may have died: the next try finishes it."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    app_id = make_app_id(make_try(generation=1), salt="", attempt=0)
+    with python(tmp_path, HANGS, app_id) as hanging:
+        assert hanging.stdout is not None
+        assert hanging.stdout.readline() == "hangs\n"
+        found = _probe(runner).load()
+        hanging.kill()
+    assert found is not None
+    assert not found.submitted
+    runner.wait(found.handle, timeout_s=60)
 
 
 def test_probing_finds_an_earlier_generation(runner: Runner) -> None:

@@ -17,11 +17,11 @@ class Oracle:
         self.is_asked = Event()
         self.may_answer = Event()
 
-    def __call__(self, keys: Collection[int]) -> dict[int, int]:
+    async def __call__(self, keys: Collection[int]) -> dict[int, int]:
         """Answer with the number of the question."""
         self.asked.append(set(keys))
         self.is_asked.set()
-        assert self.may_answer.wait(10)
+        assert await asyncio.to_thread(self.may_answer.wait, 60)
         return dict.fromkeys(keys, len(self.asked))
 
 
@@ -32,7 +32,7 @@ def test_who_comes_while_a_question_is_under_way_shares_the_next_one() -> None:
     async def ask() -> list[int]:
         together = Together(oracle)
         first = asyncio.create_task(together.answer(0))
-        assert await asyncio.to_thread(oracle.is_asked.wait, 10)
+        assert await asyncio.to_thread(oracle.is_asked.wait, 60)
         others = [asyncio.create_task(together.answer(each)) for each in range(300)]
         await asyncio.sleep(0)
         oracle.may_answer.set()
@@ -49,7 +49,7 @@ def test_one_who_leaves_takes_the_answer_from_nobody() -> None:
     async def ask() -> int:
         together = Together(oracle)
         leaver, stayer = (asyncio.create_task(together.answer(each)) for each in (1, 2))
-        assert await asyncio.to_thread(oracle.is_asked.wait, 10)
+        assert await asyncio.to_thread(oracle.is_asked.wait, 60)
         leaver.cancel()
         oracle.may_answer.set()
         return await stayer
@@ -61,7 +61,7 @@ def test_a_failure_is_everybodys_and_over_with_the_question() -> None:
     """Who asks again gets an answer."""
     questions: list[Collection[int]] = []
 
-    def ask(keys: Collection[int]) -> dict[int, int]:
+    async def ask(keys: Collection[int]) -> dict[int, int]:
         questions.append(keys)
         if len(questions) == 1:
             raise OSError("away")

@@ -4,7 +4,7 @@ import asyncio
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -30,7 +30,7 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
         yield runner
         for app in runner.list("local_cwd"):
             runner.cancel(app.app_handle, grace_s=0)
-            runner.wait(app.app_handle, timeout_s=10)
+            runner.wait(app.app_handle, timeout_s=60)
 
 
 class Seen:
@@ -50,17 +50,27 @@ class Seen:
         """Keep the cursor."""
         self.saved.append(cursor)
 
+    async def hide(self, env: Mapping[str, str]) -> None:
+        """Keep what is to be hidden."""
+        self.hidden |= env
+
 
 def _submit(runner: Runner, script: str) -> str:
     return runner.run(AppDef("a", [Role("r", "", entrypoint="sh", args=["-c", script])]), "local_cwd")
 
 
 def _make_watch(
-    runner: Runner, handle: str, *paces: Pace, bookmarks: Pace = FREE, **fields: object
+    runner: Runner,
+    handle: str,
+    *paces: Pace,
+    bookmarks: Pace = FREE,
+    noted: str | None = None,
+    cursor: str | None = None,
+    **fields: object,
 ) -> tuple[Watch, Seen]:
     seen = Seen()
-    deferral = Deferral(handle=handle, token="me", cursor=None, not_before=0.0, **fields)  # type: ignore[arg-type]  # noqa: S106
-    watch = Watch(runner, deferral, seen.show, seen.bookmark, paces or [FREE], bookmarks, seen.hidden.update)
+    deferral = Deferral(handle=handle, token="me", cursor=cursor, not_before=0.0, **fields)  # type: ignore[arg-type]  # noqa: S106
+    watch = Watch(runner, deferral, seen.show, seen.bookmark, paces or [FREE], bookmarks, seen.hide, noted)
     return watch, seen
 
 
@@ -71,6 +81,16 @@ def test_every_line_is_shown_and_the_end_is_seen(runner: Runner) -> None:
     assert (seen.lines, watch.drained) == (["a", "b"], True)
     assert list(runner.follow(handle, fired.cursor)) == []
     assert seen.saved == [fired.cursor]
+
+
+def test_a_cursor_of_another_app_is_not_followed(runner: Runner) -> None:
+    """The watch goes on from the deferral's own: what the worker has shown does not come again."""
+    other, handle = (_submit(runner, f"echo {each}") for each in ("other", "mine"))
+    *_, elsewhere = (batch.cursor for batch in runner.follow(other))
+    *_, shown = (batch.cursor for batch in runner.follow(handle))
+    watch, seen = _make_watch(runner, handle, noted=elsewhere, cursor=shown)
+    assert asyncio.run(watch.until_over()).error is None
+    assert seen.lines == []
 
 
 def test_what_comes_too_fast_is_left_to_the_worker(runner: Runner) -> None:
@@ -104,7 +124,7 @@ def _bookmarks_of_four_lines(runner: Runner, fifo: Path, bookmarks: Pace) -> int
         with fifo.open("w", buffering=1) as lines:
             for count in range(1, 5):
                 lines.write("line\n")
-                await asyncio.to_thread(wait_until, lambda count=count: len(seen.lines) == count, 10)
+                await asyncio.to_thread(wait_until, lambda count=count: len(seen.lines) == count, 60)
         await watching
 
     asyncio.run(write())
@@ -184,6 +204,16 @@ def test_secrets_are_hidden_before_a_line_is_shown(runner: Runner) -> None:
     watch, seen = _make_watch(runner, runner.run(AppDef("a", [role]), "local_cwd"))
     asyncio.run(watch.until_over())
     assert seen.hidden["API_TOKEN"] == "hunter22"  # noqa: S105  (made up)
+
+
+@pytest.mark.parametrize(("quiet", "known"), [(True, "hunter22"), (False, "***")])
+def test_what_may_hold_unknown_secrets_is_left_to_the_worker(runner: Runner, quiet: bool, known: str) -> None:
+    """Docker tells nobody the values of its apps' secrets; the worker goes on from where it was."""
+    role = Role("r", "", entrypoint="echo", args=["hunter22"], env={"API_TOKEN": known})
+    watch, seen = _make_watch(runner, runner.run(AppDef("a", [role]), "local_cwd"), quiet=quiet)
+    fired = asyncio.run(watch.until_over())
+    assert (seen.lines, seen.saved, watch.drained) == ([], [], False)
+    assert fired == Fired()
 
 
 def test_after_a_standstill_nothing_is_shown_at_once(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

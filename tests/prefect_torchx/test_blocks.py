@@ -73,7 +73,8 @@ GOOD: dict[str, Any] = {"component": "utils.echo"}
         ({}, "give either app or component, and not both"),
         (GOOD | {"app": app_of("true")}, "give either app or component, and not both"),
         ({"app": {"name": "x"}}, "roles: an app needs at least one role"),
-        ({"app": "name: [x"}, "app: not YAML"),
+        ({"app": "name: [x"}, "app: not YAML: line 1, column 9$"),
+        ({"app": "name"}, "app: must be a map, not str$"),
         ({"app": 5}, "app: must be an AppDef with a list of roles: 5"),
         ({"component": "utils.ecco"}, "unknown component 'utils.ecco'"),
         (GOOD | {"component_args": {"msgg": "x"}}, "component 'utils.echo': argument 'msgg' is unknown"),
@@ -127,10 +128,14 @@ WITH_SECRETS: list[dict[str, Any]] = [
     {"component": "utils.sh", "component_args": {"args": ["true"], "env": {"HF_TOKEN": SECRET}}},
     {"component": "utils.sh", "component_args": ["--env", f"HF_TOKEN={SECRET}", "true"]},
     {"component": "utils.echo", "component_args": {"msg": {"$secret": "mine"}}, "secrets": {"mine": SECRET}},
+    {"app": app_of("echo", f"--api-key={SECRET}")},
+    {"app": app_of("echo", "--api-key", SECRET)},
+    {"component": "utils.python", "component_args": ["--c", "0", "--", "--hf_token", SECRET]},
 ]
+SECRETS_IN = ["app", "arguments", "words", "by hand", "app's word", "app's words", "program's words"]
 
 
-@pytest.mark.parametrize("fields", WITH_SECRETS, ids=["app", "arguments", "words", "by hand"])
+@pytest.mark.parametrize("fields", WITH_SECRETS, ids=SECRETS_IN)
 def test_secrets_are_not_shown(fields: dict[str, Any]) -> None:
     """Neither by the job itself nor by the plain form that Prefect shows; what is run has them."""
     job = TorchXJob(**fields)
@@ -139,7 +144,7 @@ def test_secrets_are_not_shown(fields: dict[str, Any]) -> None:
     assert SECRET in str(job._order().app)  # noqa: SLF001  (what `run` works with)
 
 
-@pytest.mark.parametrize("fields", WITH_SECRETS, ids=["app", "arguments", "words", "by hand"])
+@pytest.mark.parametrize("fields", WITH_SECRETS, ids=SECRETS_IN)
 def test_secrets_are_saved_as_such(fields: dict[str, Any]) -> None:
     """In the form that Prefect saves they lie in the one field whose values it encrypts and never shows."""
     job = TorchXJob(**fields)
@@ -149,15 +154,28 @@ def test_secrets_are_saved_as_such(fields: dict[str, Any]) -> None:
     assert "secrets.*" in TorchXJob.model_json_schema()["secret_fields"]
 
 
-def test_an_error_does_not_show_secrets() -> None:
-    """Also when the wrong value stands in the same map."""
+@pytest.mark.parametrize(
+    "fields",
+    [
+        GOOD | {"cfg": {"HF_TOKEN": SECRET}},
+        GOOD | {"cfg": f"api_token={SECRET}"},
+        GOOD | {"component_args": {"image": [SECRET], "secret": [SECRET]}},
+        {"component": "utils.sh", "component_args": {"args": ["true"], "env": {"API_KEYS": [SECRET]}}},
+        {"app": AppDef("a", [Role("r", image="", entrypoint="true", env={"HF_TOKEN": [SECRET]})])},  # type: ignore[dict-item]
+        {"app": f"name: a\nroles:\n- name: r\n  env: {{HF_TOKEN: [{SECRET}]}}"},
+        {"app": f"name: a\nroles:\n- name: r\n  env: {{HF_TOKEN: {SECRET}"},
+        {"app": f"HF_TOKEN={SECRET}"},
+        {"app": [{"env": {"HF_TOKEN": SECRET}}]},
+    ],
+)
+def test_an_error_does_not_show_secrets(fields: dict[str, Any]) -> None:
+    """Also when the secret is what is wrong, or stands in the same map or line."""
     with pytest.raises(ValidationError) as caught:
-        TorchXJob(component="utils.echo", cfg={"HF_TOKEN": SECRET})
-    assert "unknown run option" in str(caught.value)
+        TorchXJob(**fields)
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("fields", WITH_SECRETS, ids=["app", "arguments", "words", "by hand"])
+@pytest.mark.parametrize("fields", WITH_SECRETS, ids=SECRETS_IN)
 def test_a_job_travels(fields: dict[str, Any]) -> None:
     """Pickled, as for a task in another process, it is the same job with the same secrets."""
     job = TorchXJob(**fields)

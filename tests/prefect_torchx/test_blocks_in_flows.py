@@ -180,7 +180,7 @@ def test_a_failed_job_fails_the_task() -> None:
 def test_a_task_over_its_time_cancels_the_app_it_waits_for(runner: Runner) -> None:
     """Also where it waits for what the flow has triggered."""
 
-    @task(timeout_seconds=1)
+    @task(timeout_seconds=10)
     def wait(run: TorchXJobRun) -> None:
         run.wait_for_completion()
 

@@ -13,6 +13,7 @@ from prefect_torchx.courier import FULL_BYTES, REQUEST_RECORDS, Courier
 from torchx_core.testing import wait_until
 
 FLOW_RUN = str(uuid4())
+WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -85,8 +86,10 @@ def run(api: LogApi) -> Iterator[Run]:
 
 def test_records_arrive_in_order_many_in_a_request(api: LogApi, run: Run) -> None:
     """And the run learns how far they have got."""
+    api.stuck.set()  # or a busy host would send the first before there are many
     run.send(*range(10 * REQUEST_RECORDS))
-    wait_until(lambda: run.accepted_tokens == [10 * REQUEST_RECORDS - 1])
+    api.stuck.clear()
+    wait_until(lambda: run.accepted_tokens == [10 * REQUEST_RECORDS - 1], WAIT_S)
     assert api.messages == _messages(10 * REQUEST_RECORDS)
     assert len(api.requests) < 20
 
@@ -94,13 +97,13 @@ def test_records_arrive_in_order_many_in_a_request(api: LogApi, run: Run) -> Non
 def test_an_outage_loses_nothing_and_repeats_nothing(api: LogApi, run: Run) -> None:
     """Records wait for the API, however often requests break off; then they arrive in order."""
     run.send(0)
-    wait_until(lambda: run.accepted_tokens == [0])
+    wait_until(lambda: run.accepted_tokens == [0], WAIT_S)
     api.away.set()
     run.send(*range(1, 500))
-    wait_until(lambda: len(api.requests) > 3)
+    wait_until(lambda: len(api.requests) > 3, WAIT_S)
     assert run.accepted_tokens == [0]
     api.away.clear()
-    wait_until(lambda: run.accepted_tokens == [0, 499])
+    wait_until(lambda: run.accepted_tokens == [0, 499], WAIT_S)
     assert api.messages == _messages(500)
 
 
@@ -108,7 +111,7 @@ def test_a_request_that_broke_off_after_it_was_served_is_not_repeated(api: LogAp
     """The server is asked what it has, for every request that was in doubt."""
     api.cuts = 3
     run.send(*range(1000))
-    wait_until(lambda: run.accepted_tokens == [999])
+    wait_until(lambda: run.accepted_tokens == [999], WAIT_S)
     assert api.cuts == 0
     assert api.messages == _messages(1000)
 
@@ -117,16 +120,16 @@ def test_doubt_outlasts_a_refusal(api: LogApi, run: Run) -> None:
     """What a cut-off request has delivered is not repeated when the next one has to be sent in halves."""
     api.stuck.set()
     run.send(0)
-    wait_until(lambda: api.requests)
+    wait_until(lambda: api.requests, WAIT_S)
     run.send(*range(1, 151))
     api.cuts, api.cut_from = 1, 150
     api.stuck.clear()
-    wait_until(lambda: not api.cuts)
+    wait_until(lambda: not api.cuts, WAIT_S)
     api.away.set()
     api.refuses = lambda record: record["message"] == "number 180"
     run.send(*range(151, 190))
     api.away.clear()
-    wait_until(lambda: run.accepted_tokens[-1:] == [189])
+    wait_until(lambda: run.accepted_tokens[-1:] == [189], WAIT_S)
     assert api.messages == [message for message in _messages(190) if message != "number 180"]
 
 
@@ -134,7 +137,7 @@ def test_one_record_that_the_server_refuses_costs_no_other(api: LogApi, run: Run
     """It is found among those that went with it, and its run is told."""
     api.refuses = lambda record: record["message"] == "number 77"
     run.send(*range(300))
-    wait_until(lambda: run.accepted_tokens == [299])
+    wait_until(lambda: run.accepted_tokens == [299], WAIT_S)
     assert api.messages == [message for message in _messages(300) if message != "number 77"]
     assert ["422" in reason for reason in run.refusals] == [True]
 
@@ -144,7 +147,7 @@ def test_runs_share_a_thread_and_learn_of_their_own_records_only(run: Run) -> No
     other = Run(run.courier)
     run.send(0, 1)
     other.send(2)
-    wait_until(lambda: run.accepted_tokens == [1] and other.accepted_tokens == [2])
+    wait_until(lambda: run.accepted_tokens == [1] and other.accepted_tokens == [2], WAIT_S)
     assert sum(thread.name == "torchx-courier" for thread in threading.enumerate()) == 1
     other.courier.leave(other)
 
@@ -157,7 +160,7 @@ def test_what_a_run_leaves_behind_is_told(api: LogApi, run: Run) -> None:
     run.send(3)
     assert other.courier.leave(other) == 3
     api.away.clear()
-    wait_until(lambda: run.accepted_tokens == [3])
+    wait_until(lambda: run.accepted_tokens == [3], WAIT_S)
     assert api.messages == ["number 3"]
     assert other.accepted_tokens == []
 
@@ -166,11 +169,11 @@ def test_a_server_that_is_stuck_blocks_nobody(api: LogApi, run: Run) -> None:
     """Sending takes no longer; when much waits the courier is full, until it arrives."""
     api.stuck.set()
     run.courier.send(run, _payload(0), FULL_BYTES + 1)
-    wait_until(lambda: api.requests)
+    wait_until(lambda: api.requests, WAIT_S)
     run.send(1)
     assert run.courier.full
     api.stuck.clear()
-    wait_until(lambda: run.accepted_tokens == [1])
+    wait_until(lambda: run.accepted_tokens == [1], WAIT_S)
     assert not run.courier.full
 
 
@@ -178,7 +181,7 @@ def test_what_is_due_is_done_also_while_there_is_nothing_to_send(run: Run) -> No
     """Pictures have a time of their own."""
     run.due_at = 0.0
     run.courier.wake()
-    wait_until(lambda: run.drawn == 1)
+    wait_until(lambda: run.drawn == 1, WAIT_S)
 
 
 @pytest.mark.usefixtures("api")
@@ -187,8 +190,8 @@ def test_the_thread_ends_with_the_last_run_and_starts_with_the_next() -> None:
     run = Run(Courier(Api))
     courier = run.courier
     courier.leave(run)
-    wait_until(lambda: not any(thread.name == "torchx-courier" for thread in threading.enumerate()))
+    wait_until(lambda: not any(thread.name == "torchx-courier" for thread in threading.enumerate()), WAIT_S)
     again = Run(courier)
     again.send(0)
-    wait_until(lambda: again.accepted_tokens == [0])
+    wait_until(lambda: again.accepted_tokens == [0], WAIT_S)
     courier.leave(again)

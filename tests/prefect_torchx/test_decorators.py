@@ -86,7 +86,7 @@ def stays() -> None:
     """Outlive every timeout."""
     import threading
 
-    threading.Event().wait(60)
+    threading.Event().wait(600)
 
 
 def _apps(runner: Runner) -> list[AppState]:
@@ -292,7 +292,7 @@ def test_a_timeout_stops_the_function(how: str, runner: Runner) -> None:
 
     @flow
     def pipeline() -> None:
-        timed = stays.with_options(timeout_seconds=5)
+        timed = stays.with_options(timeout_seconds=10)
         timed() if how == "called" else timed.submit().result()
 
     with pytest.raises(TimeoutError):

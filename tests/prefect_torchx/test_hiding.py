@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from prefect_torchx.hiding import hide, reveal
+from prefect_torchx.hiding import hide, reveal, secret_texts
 from torchx_core.errors import InvalidInputError
 
 
@@ -16,6 +16,13 @@ from torchx_core.errors import InvalidInputError
             {"roles": [{"env": {"API_KEY": "<>", "HOME": "/"}}]},
         ),
         ({"HF_TOKEN": ""}, {"HF_TOKEN": "<>"}),
+        ({"HF_TOKENS": ["x", "y"]}, {"HF_TOKENS": ["<>", "<>"]}),
+        ({"args": ["--api-key=x", "--msg=hello"]}, {"args": ["<>", "--msg=hello"]}),
+        (
+            {"args": ["--tokenizer", "bert", "--tokenizer=bert"]},
+            {"args": ["--tokenizer", "bert", "--tokenizer=bert"]},
+        ),
+        ({"args": []}, {"args": []}),
         ({"tokens": 5, "password": None}, {"tokens": 5, "password": None}),
         ("HF_TOKEN=x", "HF_TOKEN=x"),
         (["HF_TOKEN=x"], ["HF_TOKEN=x"]),
@@ -32,6 +39,9 @@ def test_a_text_is_hidden_by_its_key(value: Any, shown: Any) -> None:
     [
         (["--env", "A=1,HF_TOKEN=x"], ["--env", "<>"]),
         (["--api-key=x", "--msg", "hello"], ["<>", "--msg", "hello"]),
+        (["--api-key", "x", "y", "-password", "z"], ["--api-key", "<>", "y", "-password", "<>"]),
+        (["--use-token", "--verbose", 5], ["--use-token", "--verbose", 5]),
+        (["api-key", "x"], ["api-key", "x"]),
         ("grace_s=5,env=WANDB_API_KEY:x", "<>"),
         ({"env": "HF_TOKEN=x"}, {"env": "<>"}),
         ("log_dir=/secret/token", "log_dir=/secret/token"),
@@ -39,7 +49,7 @@ def test_a_text_is_hidden_by_its_key(value: Any, shown: Any) -> None:
     ],
 )
 def test_words_are_hidden_by_what_they_assign_to(value: Any, shown: Any) -> None:
-    """A word is hidden as a whole, and only for what it assigns to."""
+    """A word is hidden as a whole, for what it assigns to, or for the option before it."""
     assert _named(hide(value, {}, words=True)) == shown
 
 
@@ -65,6 +75,21 @@ def test_what_is_hidden_stays_as_it_is() -> None:
     secrets: dict[str, Any] = {"TOKEN": "1"}
     hidden = {"env": {"TOKEN": {"$secret": "TOKEN"}}}
     assert (hide(hidden, secrets, words=True), secrets) == (hidden, {"TOKEN": "1"})
+
+
+@pytest.mark.parametrize(
+    ("word", "texts"),
+    [
+        ("--hf-token=sesame", {"sesame"}),
+        ("A=1,HF_TOKEN=sesame,B=2", {"sesame", "sesame,B=2"}),
+        ("HF_TOKEN=sesame python train.py", {"sesame", "sesame python train.py"}),
+        ("env=API_KEY:a=b", {"a=b"}),
+        ("sesame=open", set()),
+    ],
+)
+def test_what_a_word_assigns_is_not_shown_either(word: str, texts: set[str]) -> None:
+    """An app prints its token, not the option that it was given with."""
+    assert set(secret_texts({"any": word})) == {word} | texts
 
 
 def test_the_given_value_is_not_changed() -> None:

@@ -1,145 +1,19 @@
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from flow_tries import Flow, Leave, leave
 
 from prefect_torchx.bookmark import Bookmark
-from prefect_torchx.hold import Hold, OvertakenError, Request
-from prefect_torchx.naming import FlowTry, Holder, Work
-from prefect_torchx.position import Position
-from prefect_torchx.story import Story, tell
-from torchx_core import AppDef, Role, Runner
+from prefect_torchx.hold import Hold, OvertakenError
+from prefect_torchx.naming import FlowTry, Holder
+from torchx_core import Runner
 from torchx_core.errors import AppIdConflictError, SchedulerError
-from torchx_core.launch import AppRequest
-from torchx_core.schedulers import AppEvent, Batch, LogLines
-from torchx_core.specs import AppHandle, AppState, AppStatus
-from torchx_core.testing import fake_runner
-
-
-class Leave(BaseException):
-    """Something ends the try."""
-
-
-def leave() -> None:
-    """End the try at the first look."""
-    raise Leave
-
-
-def stay() -> None:
-    """Look at nothing."""
-
-
-class Page:
-    """Shows at once what it is told, and delivers it at once."""
-
-    def __init__(self, delivered: Callable[[Position], object]) -> None:
-        self.shown: list[str] = []
-        self.said: list[str] = []
-        self.room = 0
-        """How many lines it takes before it is full for a while; 0 for any number."""
-        self._taken = self._ticks = 0
-        self._delivered = delivered
-
-    def submitted(self, handle: AppHandle, position: Position | None = None) -> None: ...
-
-    def write(self, event: AppEvent) -> None:
-        if isinstance(event, LogLines):
-            self.shown += event.lines
-            self._taken += len(event.lines)
-
-    @property
-    def full(self) -> bool:
-        return bool(self.room) and self._taken >= self.room
-
-    def mark(self, cursor: str) -> None:
-        self._delivered(Position(cursor=cursor, shown_bytes=0))
-
-    def tick(self) -> None:
-        self._ticks += 1
-        if self._ticks % 3 == 0:
-            self._taken = 0  # it has brought away what it had
-
-    def say(self, message: str) -> None:
-        self.said.append(message)
-
-
-@dataclass
-class Shelf:
-    """Keeps positions as the server does; can be made to forget, as a new server would."""
-
-    run: str = "run"
-    positions: dict[AppHandle, Position | None] = field(default_factory=dict)
-
-    def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
-        self.positions[handle] = None if fresh else self.positions.get(handle)
-        return self.positions[handle]
-
-    def save(self, handle: AppHandle, position: Position) -> bool:
-        self.positions[handle] = position
-        return True
-
-
-class Try:
-    """One try of a call: a hold, and the page that it writes on."""
-
-    def __init__(self, flow: Flow, me: Holder, look: Callable[[], None]) -> None:
-        self._flow = flow
-        self._look = look
-        places = Bookmark(flow.shelf)
-        self.page = Page(places.save)
-        self.hold = Hold(flow.runner, self.page, places, me)
-
-    @property
-    def handle(self) -> AppHandle | None:
-        return self.hold.handle
-
-    def attach(self) -> None:
-        tell(self.hold.attach(self._flow.request), self._flow.runner, self._look)
-
-    def run(self) -> AppStatus:
-        """Attach and follow to the end."""
-
-        def story() -> Story[AppStatus]:
-            yield from self.hold.attach(self._flow.request)
-            return (yield from self.hold.follow())
-
-        return tell(story(), self._flow.runner, self._look)
-
-    def cancel(self) -> None:
-        self.hold.cancel("because")
-        tell(self.hold.last_lines(5), self._flow.runner, stay)
-
-
-class Flow:
-    """A flow run of one task, whose app does these steps."""
-
-    def __init__(self, *steps: str, shared: bool = False) -> None:
-        self.runner: Runner = fake_runner()
-        self.shelf = Shelf(run=uuid.uuid4().hex)
-        role = Role(name="r", image="", entrypoint="fake", args=list(steps))
-        self.request = Request(
-            app=AppRequest(app=AppDef("app", [role]), scheduler="fake", cfg={}),
-            work=Work(name="app", identity=uuid.uuid4().hex),
-            shared=shared,
-        )
-
-    def hold(
-        self, *, task: str = "t", task_try: int = 1, flow_try: int = 1, check: Callable[[], None] = stay
-    ) -> Try:
-        """Return one try of a call."""
-        tries = (FlowTry("run", flow_try),)
-        me = Holder(flow_tries=tries, task_run_id=task, task_try=task_try, call=uuid.uuid4().hex)
-        return Try(self, me, check)
-
-    @property
-    def states(self) -> list[AppState]:
-        """The states of all apps there are."""
-        return [app.state for app in self.runner.list("fake")]
+from torchx_core.schedulers import Batch
+from torchx_core.specs import AppHandle, AppState
 
 
 def test_a_try_submits_once_and_follows_to_the_end() -> None:

@@ -38,7 +38,7 @@ def _app(*steps: Step, **role: object) -> AppDef:
 def held(runner: Runner) -> TorchXJobRun:
     """Return a run whose app goes on until it is told to end."""
     run = TorchXJob(app=_app(Print("hello"), Hold())).trigger()
-    wait_until(lambda: runner.status(run.handle).state is AppState.RUNNING)  # type: ignore[union-attr]
+    wait_until(lambda: runner.status(run.handle).state is AppState.RUNNING, 60)  # type: ignore[union-attr]
     return run
 
 

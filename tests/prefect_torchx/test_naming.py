@@ -16,8 +16,8 @@ def _work(run: str = "run", app: AppDef | None = None, scheduler: str = "local_c
     return Work.of_request(run, request)
 
 
-def _holder(*tries: tuple[str, int], **fields: object) -> Holder:
-    flow_tries = tuple(FlowTry(*each) for each in tries or [("root", 2), ("part", 2)])
+def _holder(*tries: tuple[str, int] | tuple[str, int, int], **fields: object) -> Holder:
+    flow_tries = tuple(FlowTry(each[0], *each[1:]) for each in tries or [("root", 2), ("part", 2)])
     given: dict[str, object] = {"flow_tries": flow_tries, "task_run_id": "t", "task_try": 2, "call": "c"}
     return Holder(**given | fields)  # type: ignore[arg-type]  # tests pass what it takes
 
@@ -42,6 +42,14 @@ def test_slots_and_attempts_have_ids_of_their_own() -> None:
     assert len(ids) == 9
 
 
+def test_the_latest_attempts_are_found_past_gaps() -> None:
+    """Apps of other work do not count, nor does the order."""
+    work, other = _work(), _work("other run")
+    ids = [work.app_id(slot=slot, attempt=attempt) for slot, attempt in [(4, 11), (4, 2), (0, 0), (2, 1)]]
+    assert work.latest_attempts([*ids, other.app_id(attempt=9), "by-hand"]) == {0: 0, 2: 1, 4: 11}
+    assert work.latest_attempts([]) == {}
+
+
 @pytest.mark.parametrize("name", ["", "--", "Ünïcode", "a'; rm -rf /", "x" * 300, "line\nbreak", "../.."])
 def test_any_name_gives_a_legal_id(name: str) -> None:
     """The id is good for a directory, a container and a handle, whatever the app is called."""
@@ -55,6 +63,8 @@ def test_a_holder_reads_its_own_tokens() -> None:
     assert Holder.parse(_holder().token) == _holder() == Holder.parse(_holder().farewell)
     outside = replace(_holder(), flow_tries=())
     assert Holder.parse(outside.token) == outside
+    resumed = _holder(("root", 2, 3), ("part", 2))
+    assert Holder.parse(resumed.token) == resumed
 
 
 @pytest.mark.parametrize(
@@ -65,6 +75,8 @@ def test_a_holder_reads_its_own_tokens() -> None:
         (_holder(task_try=1).token, Standing.FREE),
         (_holder(("root", 1), ("another", 9), task_run_id="another", task_try=9).token, Standing.FREE),
         (_holder(("root", 2), ("part", 1), task_run_id="another", task_try=9).token, Standing.FREE),
+        (_holder(("root", 1, 3), task_run_id="another").token, Standing.FREE),
+        (_holder(("root", 2, 1)).token, Standing.OVERTAKEN),
         (_holder(call="another").token, Standing.TAKEN),
         (_holder(task_run_id="another").token, Standing.TAKEN),
         (_holder(task_run_id="").token, Standing.TAKEN),
@@ -79,3 +91,11 @@ def test_a_holder_reads_its_own_tokens() -> None:
 def test_who_holds_an_app_decides_what_a_call_may_do(owner: str | None, standing: Standing) -> None:
     """Earlier tries give way, calls of the same try keep apart, later tries and strangers are left alone."""
     assert stand(owner, _holder()) is standing
+
+
+def test_a_resumed_flow_run_takes_the_app_of_the_one_that_was_suspended() -> None:
+    """Prefect does not count its start, so its run count is the same."""
+    suspended, resumed = _holder(("root", 2)), _holder(("root", 2, 1), task_run_id="another")
+    assert stand(suspended.token, resumed) is Standing.FREE
+    assert stand(resumed.token, suspended) is Standing.OVERTAKEN
+    assert _holder(("root", 1, 1), task_try=0).has_predecessors

@@ -38,12 +38,19 @@ def _request(*args: Any, work: str = "run", flow_run_id: str = FLOW_RUN, **optio
         (
             {"app": app_of("true"), "lease_s": "soon"},
             InvalidInputError,
-            "lease_s must be a number of at least",
+            "lease_s must be a number above 0, or None: 'soon'",
         ),
         (
             {"app": app_of("true"), "timeout_s": -1},
             InvalidInputError,
-            "timeout_s must be a number of at least",
+            "timeout_s must be a number above 0, or None: -1",
+        ),
+        ({"app": app_of("true"), "lease_s": 0}, InvalidInputError, "lease_s must be .* above 0, or None: 0"),
+        ({"app": app_of("true"), "timeout_s": float("nan")}, InvalidInputError, "above 0, or None: nan"),
+        (
+            {"app": app_of("true"), "log_limit_mb": float("inf")},
+            InvalidInputError,
+            "log_limit_mb must be a number of at least 0, or None: inf",
         ),
         ({"app": app_of("true"), "log_limit_mb": True}, InvalidInputError, "log_limit_mb"),
         ({"app": app_of("true"), "idempotency_key": ""}, InvalidInputError, "idempotency_key"),

@@ -1,17 +1,58 @@
-"""All of a long output, through the API of a server that may be killed meanwhile."""
+"""Prefect's processes are killed while apps run: no line of their output is lost, and none comes twice."""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+
 import pytest
+from daemons import ends
 from prefect_jobs import Job
 from prefect_runs import ask_until
 from prefect_site import Site
+
+from torchx_core.specs import AppState
 
 pytestmark = [pytest.mark.engine, pytest.mark.deployment, pytest.mark.timeout(900)]
 
 LINES = 50_000
 """Written in four parts, each when the test lets it."""
 SHOWN_S = 300.0
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):  # it may end with its worker
+        os.kill(pid, signal.SIGKILL)
+    assert ends(pid, SHOWN_S)
+
+
+@pytest.fixture
+def small_job(site: Site) -> Iterator[Job]:
+    """Return a job that a worker runs, whose first line is in the log for good."""
+    job = site.begin("direct", "worker")
+    job.write(1)
+    job.wait_for_lines(1)
+    job.wait_for_bookmarks()
+    yield job
+    job.clean_up()
+
+
+def test_an_app_outlives_all_of_prefect(site: Site, small_job: Job) -> None:
+    """Worker, flow's process and server are killed; the run that is started again follows the one app."""
+    pid = small_job.pid
+    site.end("worker", signal.SIGKILL)
+    _kill(pid)
+    site.server.kill()
+    small_job.write(3)
+    site.server.start()
+    site.run_again(small_job)
+    small_job.starts(2)
+    small_job.write(4)
+    small_job.run.wait_for("Completed", timeout_s=SHOWN_S)
+    assert [status.state for status in small_job.statuses()] == [AppState.SUCCEEDED]
+    assert small_job.lines() == small_job.first_lines(4)
 
 
 @pytest.fixture

@@ -27,6 +27,9 @@ pytestmark = pytest.mark.engine
 
 Running = Callable[[], AppHandle]
 
+LIMIT_S = 10
+"""Within which also a busy host has submitted an app."""
+
 
 def _app(*steps: Step, **role: object) -> AppDef:
     program, args = python_program(*steps)
@@ -96,7 +99,7 @@ def test_a_flow_gets_the_result_and_the_lines_of_every_replica() -> None:
         return run_app(_app(Print("hello"), ReportResult({"accuracy": 0.9}), num_replicas=2))
 
     assert pipeline() == {"accuracy": 0.9}
-    text = wait_until(lambda: (t := "\n".join(_shown(seen[0]))).find("app is SUCCEEDED") >= 0 and t, 30)
+    text = wait_until(lambda: (t := "\n".join(_shown(seen[0]))).find("app is SUCCEEDED") >= 0 and t, 60)
     assert {"[r/0] hello", "[r/1] hello"} <= set(text.splitlines())
 
 
@@ -168,17 +171,21 @@ def test_a_retried_flow_run_finds_what_its_tasks_have_done(runner: Runner) -> No
 @pytest.mark.parametrize("how", ["called", "submitted"])
 def test_a_timeout_stops_the_app(how: str, runner: Runner) -> None:
     """Also in a submitted task, where Prefect itself cannot stop what blocks."""
-    state = _run(how, lambda: run_app(_app(Hold())), timeout_seconds=5)
+    state = _run(how, lambda: run_app(_app(Hold())), timeout_seconds=LIMIT_S)
     assert state.name == "TimedOut"
     [app] = runner.list("local_cwd")
-    status = runner.wait(app.app_handle, timeout_s=10)
+    status = runner.wait(app.app_handle, timeout_s=60)
     assert status
     assert (status.state, "timeout" in status.msg) == (AppState.CANCELLED, True)
 
 
 @pytest.fixture
-def immortal() -> Iterator[None]:
-    """Outlive the SIGTERM that Prefect sends to its own process once it has dealt with the first one."""
+def immortal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Outlive the SIGTERM that Prefect sends to its own process once it has dealt with the first one.
+
+    So there is time for a busy server's answer.
+    """
+    monkeypatch.setattr("prefect_torchx._engine.server.TIMEOUT_S", 30.0)
     previous = signal.signal(signal.SIGTERM, lambda *_: None)
     yield
     signal.signal(signal.SIGTERM, previous)
@@ -223,7 +230,7 @@ def test_the_cause_decides_whether_the_app_ends(
 
     with pytest.raises(exception):
         pipeline()
-    status = runner.wait(handles[0], timeout_s=10) if end else runner.status(handles[0])
+    status = runner.wait(handles[0], timeout_s=60) if end else runner.status(handles[0])
     assert status
     assert (status.state, status.msg) == ((AppState.CANCELLED, end) if end else (AppState.RUNNING, ""))
 

@@ -31,6 +31,9 @@ pytestmark = [
 
 Running = Callable[[], AppHandle]
 
+LIMIT_S = 10
+"""Within which also a busy host has submitted an app."""
+
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
@@ -105,16 +108,20 @@ def test_the_result_comes_back(how: str) -> None:
 def test_a_timeout_stops_the_app(how: str, runner: Runner) -> None:
     """``timeout_seconds`` of the task, or of the flow whose body waits."""
     with pytest.raises(TimeoutError):
-        _flow_of(how, lambda: arun_app(_app(Hold())), timeout_seconds=2)()
+        _flow_of(how, lambda: arun_app(_app(Hold())), timeout_seconds=LIMIT_S)()
     [app] = runner.list("local_cwd")
-    status = runner.wait(app.app_handle, timeout_s=10)
+    status = runner.wait(app.app_handle, timeout_s=60)
     assert status
     assert (status.state, "timeout" in status.msg) == (AppState.CANCELLED, True)
 
 
 @pytest.fixture
-def immortal() -> Iterator[None]:
-    """Outlive the SIGTERM that Prefect sends to its own process once it has dealt with the first one."""
+def immortal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Outlive the SIGTERM that Prefect sends to its own process once it has dealt with the first one.
+
+    So there is time for a busy server's answer.
+    """
+    monkeypatch.setattr("prefect_torchx._engine.server.TIMEOUT_S", 30.0)
     previous = signal.signal(signal.SIGTERM, lambda *_: None)
     yield
     signal.signal(signal.SIGTERM, previous)
@@ -162,25 +169,31 @@ def test_the_cause_decides_whether_the_app_ends(
 
     with pytest.raises(BaseException):  # noqa: B017, PT011  (Prefect's business; which one differs by form)
         _flow_of(how, work)()
-    status = runner.wait(handles[0], timeout_s=10) if end else runner.status(handles[0])
+    status = runner.wait(handles[0], timeout_s=60) if end else runner.status(handles[0])
     assert status
     expected = (AppState.CANCELLED, f"cancelled because {end}") if end else (AppState.RUNNING, "")
     assert (status.state, status.msg) == expected
 
 
 @pytest.mark.usefixtures("prefect_api")
-def test_what_cancels_the_task_cancels_the_app(runner: Runner) -> None:
+def test_what_cancels_the_task_cancels_the_app(runner: Runner, running: Running) -> None:
     """A deadline or a task group of the user's own means the app that was awaited in it."""
+
+    async def pass_when_it_runs(deadline: asyncio.Timeout) -> None:
+        await asyncio.to_thread(running)
+        deadline.reschedule(asyncio.get_running_loop().time())
 
     @flow
     async def pipeline() -> None:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(None) as deadline:
+            passing = asyncio.create_task(pass_when_it_runs(deadline))
             await arun_app(_app(Hold()))
+        await passing
 
     with pytest.raises(TimeoutError):
         asyncio.run(pipeline())
     [app] = runner.list("local_cwd")
-    status = runner.wait(app.app_handle, timeout_s=10)
+    status = runner.wait(app.app_handle, timeout_s=60)
     assert status
     assert status.state is AppState.CANCELLED
 
@@ -193,7 +206,7 @@ def test_no_thread_is_left_waiting_while_an_app_is_awaited(running: Running) -> 
     async def work() -> None:
         awaiting = asyncio.create_task(arun_app(_app(Hold())))
         await asyncio.to_thread(running)
-        wait_until(lambda: not _calls(), 10)
+        wait_until(lambda: not _calls(), 60)
         waiting.extend(_calls())
         awaiting.cancel()
         await asyncio.wait([awaiting])

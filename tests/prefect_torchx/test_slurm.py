@@ -61,7 +61,7 @@ def test_a_flow_of_apps_on_two_nodes(cluster: SlurmCluster) -> None:
 
     run_id, *results = pipeline()
     assert results == [42, 42]
-    text = wait_until(lambda: (t := _log(run_id)).count("app is SUCCEEDED") == 2 and t, 30)
+    text = wait_until(lambda: (t := _log(run_id)).count("app is SUCCEEDED") == 2 and t, 60)
     lines = re.findall(r"^\[r/(\d)\] on (\w+)$", text, re.MULTILINE)
     assert sorted(replica for replica, _ in lines) == ["0", "0", "1", "1"]
     assert {node for _, node in lines} == set(cluster.nodes)

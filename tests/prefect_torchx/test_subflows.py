@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from local_apps import app_of
 from prefect import flow, get_client, task
+from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from prefect.states import Cancelling, Crashed
 
@@ -15,7 +16,7 @@ from prefect_torchx import reap_apps, run_app
 from prefect_torchx._engine.caller import Caller
 from prefect_torchx._engine.flow_state import FlowRunWatch
 from prefect_torchx.hold import Hold
-from prefect_torchx.naming import FlowTry
+from prefect_torchx.naming import FlowTry, Holder
 from torchx_core import AppState, Runner
 from torchx_core.testing import ReportResult, python_program, wait_until
 
@@ -154,6 +155,36 @@ def test_the_hook_finds_an_app_of_a_subflow(
     whose: str, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The parent's, when all has crashed; the subflow's own, when that alone has."""
+    parent, own = _fail_in_a_subflow(monkeypatch)
+    [app] = runner.list("local_cwd")
+    reap_apps(flow=some_flow, flow_run=parent if whose == "the parent's" else own, state=Crashed())
+    status = runner.wait(app.app_handle, timeout_s=60)
+    assert status
+    assert status.state is AppState.CANCELLED
+
+
+def test_the_hook_leaves_an_app_that_the_next_run_of_the_subflow_has(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one is crashed for ever, while its parent runs again."""
+    parent, own = _fail_in_a_subflow(monkeypatch)
+    [app] = runner.list("local_cwd")
+    again = (FlowTry(str(parent.id), 2), FlowTry(str(uuid.uuid4()), 1))
+    later = Holder(flow_tries=again, task_run_id="", task_try=0, call="later")
+    runner.take_over(app.app_handle, later.token, force=True)
+    reap_apps(flow=some_flow, flow_run=own, state=Crashed())
+    status = runner.status(app.app_handle)
+    assert status
+    assert not status.is_terminal()
+
+
+@flow
+def some_flow() -> None:
+    """Have hooks."""
+
+
+def _fail_in_a_subflow(monkeypatch: pytest.MonkeyPatch) -> tuple[FlowRun, FlowRun]:
+    """Return the runs of a flow and its subflow, which have failed; an app of the latter goes on."""
     runs: list[uuid.UUID] = []
 
     def fail(*_: object) -> None:
@@ -174,9 +205,4 @@ def test_the_hook_finds_an_app_of_a_subflow(
         with pytest.raises(OnTheWayError):
             pipeline()
     with get_client(sync_client=True) as client:
-        flow_run = client.read_flow_run(runs[0 if whose == "the parent's" else 1])
-    [app] = runner.list("local_cwd")
-    reap_apps(flow=pipeline, flow_run=flow_run, state=Crashed())
-    status = runner.wait(app.app_handle, timeout_s=60)
-    assert status
-    assert status.state is AppState.CANCELLED
+        return client.read_flow_run(runs[0]), client.read_flow_run(runs[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,13 +55,25 @@ def dag(dag_id, *, retries=2, dagrun_timeout=None, **arguments):
 class Job:
     """A running task and its app."""
 
-    def __init__(self, airflow: AirflowServer, runner: Runner, folder: Path, dag_id: str) -> None:
+    def __init__(
+        self, airflow: AirflowServer, runner: Runner, folder: Path, dag_id: str, *, waits_for: str = ""
+    ) -> None:
+        """Run the task of the DAG.
+
+        Args:
+            airflow: Where.
+            runner: Knows its app.
+            folder: Where the app looks for files.
+            dag_id: The DAG.
+            waits_for: The app, when the task is a sensor.
+        """
         self.airflow = airflow
         self.runner = runner
         self._folder = folder
         self._written = 0
-        self.task: Task = airflow.trigger(dag_id, folder=str(folder))
-        self.handle: str = airflow.xcom(self.task, "handle")
+        conf = {"handle": waits_for} if waits_for else {"folder": str(folder)}
+        self.task: Task = airflow.trigger(dag_id, **conf)
+        self.handle: str = waits_for or airflow.xcom(self.task, "handle")
 
     def write(self, count: int = 1) -> None:
         """Let the app write its next lines."""
@@ -89,7 +100,7 @@ class Job:
 
     def wait_for_note(self) -> None:
         """Wait until the trigger has noted that the lines so far are in the log."""
-        wait_until(lambda: self._is_shown_to(json.dumps(self.airflow.xcom(self.task, CURSOR_KEY))), WAIT_S)
+        wait_until(lambda: self._is_shown_to(self.airflow.xcom(self.task, CURSOR_KEY)["cursor"]), WAIT_S)
 
     def _is_shown_to(self, cursor: str) -> bool:
         """Return whether whoever goes on from the cursor shows no line that the log shows already."""

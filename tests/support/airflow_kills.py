@@ -15,14 +15,15 @@ from local_apps import parent_of
 
 from torchx_core.testing import wait_until
 
-__all__ = ["DAGS", "TABLE", "Fate", "Form", "Kill"]
+__all__ = ["DAGS", "SENSOR", "TABLE", "Fate", "Form", "Kill"]
 
-Form: TypeAlias = Literal["worker", "deferred"]
-"""Who follows the app: the worker that submitted it, or the triggerer."""
+Form: TypeAlias = Literal["worker", "deferred", "sensor"]
+"""Who follows the app: the worker that submitted it, the triggerer, or a worker that only waits for it."""
 EITHER: tuple[Form, ...] = ("worker", "deferred")
-FOLLOWER: dict[Form, str] = {"worker": "worker", "deferred": "triggerer"}
+FOLLOWER: dict[Form, str] = {"worker": "worker", "deferred": "triggerer", "sensor": "sensor"}
 
 DAGS = """
+from airflow_torchx import TorchXSensor
 from airflow_torchx.operators import torchx
 torchx.DEFER_AFTER_S = 0.5
 torchx.DEFER_MARGIN_S = 10.0
@@ -34,8 +35,14 @@ for form in ("worker", "deferred"):
     dag(f"patient-{form}", deferrable=deferrable, retries=50)
     dag(f"once-{form}", deferrable=deferrable, retries=0, lease_s=15.0)
     dag(f"limited-{form}", deferrable=deferrable, retries=0, execution_timeout=timedelta(seconds=20))
+    dag(
+        f"relimited-{form}", deferrable=deferrable, retries=1, execution_timeout=timedelta(seconds=40)
+    )
     dag(f"longer-{form}", deferrable=deferrable, retries=0, execution_timeout=timedelta(seconds=40))
     dag(f"short-{form}", deferrable=deferrable, dagrun_timeout=timedelta(seconds=25))
+
+with DAG("sensor", schedule=None, params={"handle": ""}, is_paused_upon_creation=False):
+    TorchXSensor(task_id="t", handle="{{ params.handle }}", retries=0)
 """
 
 
@@ -126,6 +133,12 @@ def _kill_the_worker(job: Job) -> None:
     os.kill(parent_of(process), signal.SIGKILL)
     assert ends(process, 10)
     job.airflow.wait_for(job.task, "running", try_number=2)
+
+
+def _kill_the_last_worker(job: Job) -> None:
+    process = job.process()
+    os.kill(parent_of(process), signal.SIGKILL)
+    assert ends(process, 10)
 
 
 def _freeze_the_worker(job: Job) -> None:
@@ -259,6 +272,14 @@ TABLE = (
         says="cancelled because the Airflow task's execution_timeout of 0:00:20 passed",
     ),
     Kill(
+        what="`execution_timeout` passes, and a retry is left",
+        do=_wait,
+        dag="relimited",
+        app=Fate.REPLACED,
+        tries=2,
+        says="cancelled because the Airflow task's execution_timeout of 0:00:40 passed",
+    ),
+    Kill(
         what="`execution_timeout` passes while the worker hangs",
         do=_hang_the_worker,
         dag="limited",
@@ -380,3 +401,13 @@ TABLE = (
         forms=_DEFERRED,
     ),
 )
+
+SENSOR = Kill(
+    what="the worker of a `TorchXSensor` is killed during the last try, and nobody else follows the app",
+    do=_kill_the_last_worker,
+    app=Fate.CANCELLED,
+    task="failed",
+    says="lease expired: nobody renewed it for 15 s",
+    forms=("sensor",),
+)
+"""Of an app that no task of Airflow has submitted."""

@@ -251,6 +251,15 @@ class AirflowServer:
 
         return wait_until(call, RUN_TIMEOUT_S)[0]
 
+    def add_connection(self, conn_id: str, extra: dict[str, object]) -> None:
+        """Add a connection of type ``torchx``, which only Airflow's server knows."""
+        body: dict[str, object] = {
+            "connection_id": conn_id,
+            "conn_type": "torchx",
+            "extra": json.dumps(extra),
+        }
+        self._ask("POST", "/api/v2/connections", body)
+
     def page_of(self, task: Task) -> str:
         """Return the address of the task's page."""
         return f"{self.url}/dags/{task.dag_id}/runs/{quote(task.run_id)}/tasks/t"
@@ -258,6 +267,14 @@ class AirflowServer:
     def trigger(self, dag_id: str, **conf: object) -> Task:
         """Start a run of the DAG."""
         run = self._ask("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})
+        return Task(dag_id, run["dag_run_id"])
+
+    def backfill(self, dag_id: str, day: str) -> Task:
+        """Have one day backfilled, and return the task of the run that this makes."""
+        body: dict[str, object] = {"dag_id": dag_id, "from_date": day, "to_date": day}
+        self._ask("POST", "/api/v2/backfills", body)
+        path = f"/api/v2/dags/{dag_id}/dagRuns?run_type=backfill"
+        (run,) = wait_until(lambda: self._ask("GET", path)["dag_runs"], RUN_TIMEOUT_S)
         return Task(dag_id, run["dag_run_id"])
 
     def wait_for(self, task: Task, state: str, try_number: int | None = 1) -> int:

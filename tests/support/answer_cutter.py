@@ -13,7 +13,7 @@ RECORDS = b"POST /api/logs/ "
 
 
 class AnswerCutter:
-    """A proxy; of requests that bring log records it cuts off so many answers."""
+    """A proxy; of some requests, unless told otherwise those that bring log records, it cuts off answers."""
 
     def __init__(self, port: int) -> None:
         """Do nothing yet.
@@ -21,6 +21,8 @@ class AnswerCutter:
         Args:
             port: Where the server listens on this host.
         """
+        self.requests = RECORDS
+        """How the requests begin whose answers are cut off."""
         self.cuts = 0
         """How many answers are still to be cut off."""
         self._server = ("127.0.0.1", port)
@@ -48,7 +50,7 @@ class AnswerCutter:
             back = threading.Thread(target=self._pass_back, args=(server, client, doomed), daemon=True)
             back.start()
             while data := _received(client):
-                if data.startswith(RECORDS) and self.cuts:
+                if data.startswith(self.requests) and self.cuts:
                     self.cuts -= 1
                     doomed.set()
                 server.sendall(data)

@@ -43,7 +43,7 @@ def torchx_core(
         input=stdin if stdin is not None else "",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
 
@@ -126,7 +126,7 @@ class Terminal:
         above = ["".join(row[x].data for x in range(self._screen.columns)).rstrip() for row in rows]
         return [line for line in above if line] + self.shown()
 
-    def wait_for(self, text: str, timeout_s: float = 20.0) -> None:
+    def wait_for(self, text: str, timeout_s: float = 60.0) -> None:
         """Wait until the text is on the screen."""
         wait_until(lambda: text in "\n".join(self.shown()), timeout_s)
 
@@ -139,7 +139,7 @@ class Terminal:
 
     def exit_code(self) -> int:
         """Wait for the program's end, and take in what it wrote last."""
-        wait_until(self._ended, 30)
+        wait_until(self._ended, 90)
         self._pump()
         return self.process.wait()
 

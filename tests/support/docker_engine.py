@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
 import select
 import shutil
 import signal
@@ -21,8 +22,8 @@ from pathlib import Path
 
 __all__ = ["DockerEngine", "free_number", "why_no_engine"]
 
-_START_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 20.0
+_START_TIMEOUT_S = 100.0
+_STOP_TIMEOUT_S = 30.0
 _TOOLS = ("dockerd", "containerd", "runc", "iptables", "ip", "busybox")
 _PR_SET_CHILD_SUBREAPER = 36
 _MARKER = "TORCHX_CORE_TEST"
@@ -39,8 +40,8 @@ def why_no_engine() -> str | None:
 
 
 def free_number() -> int:
-    """Return a number that no engine of these tests on this host has."""
-    numbers = ((os.getpid() + i) % 256 for i in range(256))
+    """Return a number that no engine of these tests on this host has, and none is likely to take just now."""
+    numbers = random.SystemRandom().sample(range(256), 256)
     return next(n for n in numbers if not Path(f"/sys/class/net/txd{n}").exists())
 
 

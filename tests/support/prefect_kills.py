@@ -33,10 +33,12 @@ SUPERVISED: tuple[Way, ...] = ("serve", "worker")
 BLOCKING: tuple[Form, ...] = ("async_submitted", "sync_in_async")
 STOP_S = 60.0
 AGAIN_S = 3.0
-LIMIT_S = 10.0
+LIMIT_S = 20.0
 """Long enough for a busy host to submit the app before; the app itself never ends."""
 
 
+SLACK_S = 30.0
+"""What a busy host may take, over the least that it takes to notice, until the app has ended."""
 LEASE_S = 30.0
 """Long enough for a follower on a busy host to renew it."""
 
@@ -68,6 +70,13 @@ class Kill:
     """Of `run_app`."""
     limit_s: float | None = None
     """The task's `timeout_seconds`; the flow's, where the app runs in its body."""
+    floor_s: float = 1.0
+    """How long it takes to notice, at most: a signal, the flow run's state or Prefect's look at that."""
+
+    @property
+    def stopped_within_s(self) -> float:
+        """How long after it the app may have run on."""
+        return self.floor_s + SLACK_S
 
     def __str__(self) -> str:
         return self.what
@@ -261,6 +270,7 @@ STOP_FOR_GOOD = Kill(
     run="Crashed or Running",
     ways=SUPERVISED,
     options={"lease_s": LEASE_S},
+    floor_s=LEASE_S,
 )
 KILL_SUPERVISOR = Kill(
     what="who supervises it is killed, then somebody cancels the flow run",

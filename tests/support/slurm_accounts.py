@@ -16,7 +16,7 @@ from torchx_core.testing import wait_until
 __all__ = ["SlurmAccounts", "why_no_accounts"]
 
 _PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db", "mariadb", "sacct", "sacctmgr")
-_START_S = 60
+_START_S = 180
 
 
 def why_no_accounts() -> str:
@@ -113,7 +113,7 @@ class SlurmAccounts:
 
     def _works(self, *command: str) -> bool:
         with suppress(RuntimeError, subprocess.TimeoutExpired):
-            self._call(*command, timeout_s=5)
+            self._call(*command, timeout_s=20)
             return True
         return False
 

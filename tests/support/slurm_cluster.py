@@ -19,8 +19,8 @@ from torchx_core.testing import wait_until
 __all__ = ["SlurmCluster", "running_cluster", "why_no_cluster"]
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
-_START_S = 60
-_END_S = 15
+_START_S = 180
+_END_S = 30
 _SCHEDULING = ("bf_interval=1", "sched_interval=5", "sched_min_interval=100000", "batch_sched_delay=0")
 
 

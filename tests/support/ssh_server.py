@@ -88,7 +88,7 @@ class SshServer:
         with log:
             command = [_sshd(), "-D", "-e", "-f", str(self.folder / "sshd_config")]
             self._process = subprocess.Popen(command, stderr=log)
-        wait_until(self._answers)
+        wait_until(self._answers, 60)
 
     def stop(self) -> None:
         """Listen no more; sessions go on."""
@@ -151,7 +151,7 @@ class SshServer:
     def _answers(self) -> bool:
         try:
             socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, TimeoutError):
             return False
         return True
 

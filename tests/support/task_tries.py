@@ -33,5 +33,6 @@ def make_record(**fields: object) -> Record:
         "submitted": True,
         "cursor": None,
         "lease_s": None,
+        "deadline": None,
     }
     return Record(**given | fields)  # type: ignore[arg-type]

@@ -90,7 +90,7 @@ def test_long_reports_of_several_processes_do_not_mix(report_file: Path) -> None
         lines.extend(pipe.read())
         return len(lines) == writers * each
 
-    wait_until(all_read, timeout_s=30)
+    wait_until(all_read, timeout_s=60)
     os.close(pipe.fd)
     for process in processes:
         assert process.wait() == 0

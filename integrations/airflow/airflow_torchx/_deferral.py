@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Final, cast
 
 from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle
 
-__all__ = ["CURSOR_KEY", "DEFERRED_AT_LEAST_S", "NOTHING_FIRED", "Deferral", "Fired"]
+__all__ = [
+    "CURSOR_KEY",
+    "DEFERRED_AT_LEAST_S",
+    "NOTHING_FIRED",
+    "Deferral",
+    "Fired",
+    "cursor_noted",
+    "make_note",
+]
 
 logger = logging.getLogger(__name__)
 
 CURSOR_KEY: Final = "torchx_cursor"
-"""The XCom by which a trigger leaves to the next one how far it showed the log."""
+"""The XCom by which a trigger leaves to the next one how far it showed the log; see `make_note`."""
 DEFERRED_AT_LEAST_S: Final = 8.0
 """See `Deferral.not_before`; Airflow was seen to need up to 5 s."""
 
@@ -43,6 +52,8 @@ class Deferral:
     """The connection that says how to reach the scheduler."""
     logs: bool = True
     """Whether to show the app's output."""
+    quiet: bool = False
+    """Whether to leave what is to be shown to the worker: the triggerer cannot know the secrets."""
     limit_bytes: int | None = None
     """How much of the app's output the task's log may show."""
     shown_bytes: int = 0
@@ -55,10 +66,6 @@ class Deferral:
     def to_json(self) -> dict[str, object]:
         """Return the trigger's arguments."""
         return asdict(self)
-
-    def at(self, cursor: str | None) -> Deferral:
-        """Return the same, with the log already shown up to the cursor, if there is one."""
-        return replace(self, cursor=cursor or self.cursor)
 
     async def cancel(self, runner: Runner, reason: str) -> None:
         """Ask for the app's end, unless somebody else owns it by now."""
@@ -101,3 +108,20 @@ class Fired:
 
 NOTHING_FIRED: Final = Fired()
 """What a try starts with that no trigger came before."""
+
+
+def make_note(token: str, cursor: str) -> str:
+    """Return what a trigger leaves to the next one: the cursor, and which try it is of."""
+    return json.dumps({"token": token, "cursor": cursor})
+
+
+def cursor_noted(note: str | None, token: str) -> str | None:
+    """Return the cursor of a note; None when there is none, or it is of another try.
+
+    A trigger that a clear has ended may leave its last note when the next try has begun.
+    """
+    match json.loads(note or "null"):
+        case {"token": noted, "cursor": str(cursor)} if noted == token:
+            return cursor
+        case _:
+            return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from time import monotonic
 from typing import NoReturn, final
@@ -12,8 +13,11 @@ from airflow_torchx._hold import Hold
 from airflow_torchx._plan import Verdict, judge_kill, reason_of_worker
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._tries import TaskTry
+from torchx_core.errors import SchedulerError
 
 __all__ = ["Departure"]
+
+logger = logging.getLogger(__name__)
 
 LAST_LINES_S = 3.0
 """How long a cancelled app may still write to the log. Airflow kills the task 5 s after the signal."""
@@ -47,6 +51,7 @@ class Departure:
         self._present_state = present_state
         self._supervisor_is_gone = supervisor_is_gone
         self._reason = ""
+        self._has_cancelled = False
         self._gone_by = float("inf")
 
     def look(self, hold: Hold) -> None:
@@ -59,6 +64,8 @@ class Departure:
             raise AirflowException(f"Airflow's supervisor of this task is gone; {hold.name} goes on")
         if self._killed() and not self._reason:
             self._go(hold)
+        elif self._reason and not self._has_cancelled:
+            self._cancel(hold)
         if monotonic() >= self._gone_by:
             self.check()
 
@@ -94,7 +101,15 @@ class Departure:
             self._leave(hold)
         self._reason = reason_of_worker(state)
         self._gone_by = monotonic() + LAST_LINES_S
-        hold.cancel(self._reason)
+        self._cancel(hold)
+
+    def _cancel(self, hold: Hold) -> None:
+        try:
+            hold.cancel(self._reason)
+        except SchedulerError as err:
+            logger.warning("cannot cancel %s just now: %s", hold.name, err)  # the next look tries again
+        else:
+            self._has_cancelled = True
 
     def _leave(self, hold: Hold) -> NoReturn:
         hold.bookmark()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 from collections.abc import Mapping
@@ -295,7 +296,10 @@ def mask_secrets(env: Mapping[str, str]) -> None:
 
 
 def _parts_to_mask(value: str) -> list[str]:
-    return [part for part in dict.fromkeys([value, *value.splitlines()]) if len(part) >= MASKED_CHARS]
+    """Return the value, its lines, and how each of them stands in JSON, as in an app's error message."""
+    lines = [value, *value.splitlines()]
+    parts = dict.fromkeys([*lines, *(json.dumps(line)[1:-1] for line in lines)])
+    return [part for part in parts if len(part) >= MASKED_CHARS]
 
 
 def masked(text: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
+from asgiref.sync import sync_to_async
 
-from airflow_torchx._engine import read_note, write_note
+from airflow_torchx._engine import mask_secrets, read_note, write_note
 from airflow_torchx._engine_states import Instance, instance_of, states_of
 from airflow_torchx._together import Together
 
@@ -17,6 +18,8 @@ __all__ = [
     "BaseTrigger",
     "TaskSuccessEvent",
     "TriggerEvent",
+    "ask_airflow",
+    "hide_secrets",
     "is_users_act",
     "load_note",
     "make_event",
@@ -27,8 +30,26 @@ __all__ = [
 KILLS_REACH_TRIGGERS = hasattr(BaseTrigger, "on_kill")
 """Whether a trigger is told that a user has ended its task: since 3.3."""
 
+Answer = TypeVar("Answer")
 
-_STATES: Together[Instance, str | None] = Together(states_of)
+
+async def ask_airflow(ask: Callable[..., Answer], *args: object) -> Answer:
+    """Call in a thread what may ask Airflow's server for something: the only way to do so from a trigger.
+
+    A triggerer and its triggers share one pipe. Airflow 3.1 knows of two threads that use it properly: the
+    event loop's, and one that `sync_to_async` has started. Any other, as `asyncio.to_thread` starts it, reads
+    answers that are another's, and so does whoever comes after a question that was cancelled half-way: the
+    triggerer notices, and dies with all its triggers. Hence the shield.
+    """
+    asking = asyncio.create_task(sync_to_async(ask, thread_sensitive=False)(*args))
+    return await asyncio.shield(asking)
+
+
+async def _ask_states(instances: Collection[Instance]) -> Mapping[Instance, str | None]:
+    return await ask_airflow(states_of, instances)
+
+
+_STATES: Together[Instance, str | None] = Together(_ask_states)
 """A triggerer puts one question after the other to Airflow's server; three hundred of them take a minute."""
 
 
@@ -58,7 +79,7 @@ async def load_note(trigger: BaseTrigger, key: str) -> str | None:
         AirflowUnavailableError: The server did not answer.
     """
     ti: Any = trigger.task_instance
-    return None if ti is None else await asyncio.to_thread(read_note, ti, key)
+    return None if ti is None else await ask_airflow(read_note, ti, key)
 
 
 async def save_note(trigger: BaseTrigger, key: str, value: str) -> None:
@@ -69,4 +90,9 @@ async def save_note(trigger: BaseTrigger, key: str, value: str) -> None:
     """
     ti: Any = trigger.task_instance
     if ti is not None:
-        await asyncio.to_thread(write_note, ti, key, value)
+        await ask_airflow(write_note, ti, key, value)
+
+
+async def hide_secrets(env: Mapping[str, str]) -> None:
+    """Do what `_engine.mask_secrets` does, which tells Airflow's own process too."""
+    await ask_airflow(mask_secrets, env)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, final
 
 from airflow_torchx import _engine
-from airflow_torchx._deferral import CURSOR_KEY, NOTHING_FIRED, Deferral, Fired
+from airflow_torchx._deferral import CURSOR_KEY, NOTHING_FIRED, Deferral, Fired, cursor_noted
 from airflow_torchx._departure import Departure
 from airflow_torchx._engine import AirflowException, AirflowFailException, AirflowTaskTimeout, Context
 from airflow_torchx._hold import Hold
 from airflow_torchx._log import AppLog
 from airflow_torchx._memory import ProbingMemory, StoreMemory
 from airflow_torchx._outcome import deliver
+from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx.hooks import TorchXHook
 from airflow_torchx.links.torchx import push_links
-from torchx_core.errors import InvalidInputError, UnknownSchedulerException
+from torchx_core.errors import InvalidInputError, SchedulerError, TorchXError, UnknownSchedulerException
 from torchx_core.launch import AppRequest, Target
 from torchx_core.runner import Runner
 from torchx_core.specs import AppDef, AppState, AppStatus
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
     from airflow_torchx.operators.torchx import TorchXRunOperator
 
 __all__ = ["Execution", "Limits"]
+
+logger = logging.getLogger(__name__)
+
+GAVE_UP_REASON = "cancelled because the Airflow task gave up in its last try: it could not follow the app"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +83,7 @@ class Execution:
         def work(hold: Hold) -> AppStatus | None:
             hold.attach()
             _engine.push_xcom(self._context, "handle", hold.handle)
-            push_links(self._operator, self._context, hold.app(), hold.status())
+            self._show_links(hold)
             return hold.follow() if follow_s is None else hold.follow_for(follow_s)
 
         return self._run(work)
@@ -85,11 +92,11 @@ class Execution:
         """Go on where the trigger left off, given what it fired."""
         fired = Fired.from_json(event)
         if fired.error is not None:
-            raise AirflowException(f"{fired.error}; the app was left alone, and a retry would find it")
+            self._fail_unwatched(fired, fired.error)
 
         def work(hold: Hold) -> AppStatus:
             hold.resume(fired.cursor)
-            push_links(self._operator, self._context, hold.app(), hold.status())
+            self._show_links(hold)
             return hold.follow()
 
         return self._run(work, fired)
@@ -98,42 +105,31 @@ class Execution:
         """Cancel the app, whose trigger has not fired in time, and fail."""
 
         def work(hold: Hold) -> AppStatus:
-            hold.resume(_engine.note_left(self._context, CURSOR_KEY))
+            note = _engine.note_left(self._context, CURSOR_KEY)
+            hold.resume(cursor_noted(note, self._this_try.token))
             hold.cancel(self._timeout_reason)
             return hold.follow()
 
         return self._run(work, Fired(timed_out=True))
 
+    def _fail_unwatched(self, fired: Fired, error: str) -> NoReturn:
+        """Fail because the trigger lost sight of the app; leave that to the next try, if one will want it."""
+        if not fired.timed_out and not self._this_try.is_last:
+            raise AirflowException(f"{error}; the app was left alone, and a retry would find it")
+        reason = self._timeout_reason if fired.timed_out else GAVE_UP_REASON
+        with self._holding(self._log(fired)) as (hold, _):
+            self._try_to_cancel(lambda: hold.drop(reason))
+        if fired.timed_out:
+            raise AirflowTaskTimeout(reason)
+        raise AirflowException(error)
+
     def _run(self, work: Callable[[Hold], AppStatus | None], fired: Fired = NOTHING_FIRED) -> object:
         """Hold the app and do the work with it; return the app's result, or defer when it has not ended."""
-        log = AppLog(
-            _engine.emit,
-            limit_bytes=self._log_limit_bytes,
-            shown_bytes=fired.shown_bytes,
-            left_out=fired.left_out,
-            mask=_engine.masked,
-        )
-        departure = Departure(
-            self._this_try,
-            self._operator.on_worker_shutdown,
-            killed=self._killed,
-            present_state=partial(_engine.present_state, self._context),
-            supervisor_is_gone=_engine.supervisor_is_gone,
-        )
-        try:
-            target = self._target()
-        except InvalidInputError as err:
-            raise AirflowFailException(str(err)) from err
-        with target.runner() as runner:
-            try:
-                request = self._request(runner, target)
-                memory = self._memory(runner, request)
-                hold = Hold(runner, memory, self._this_try, request, log, departure.look)
-                status = self._guarded(hold, work)
-                if status is None:
-                    departure.check_deferral(hold)
-            except (InvalidInputError, UnknownSchedulerException) as err:
-                raise AirflowFailException(str(err)) from err
+        log = self._log(fired)
+        with self._holding(log) as (hold, departure):
+            status = self._guarded(hold, work)
+            if status is None:
+                departure.check_deferral(hold)
         departure.check()
         if status is None:
             self._defer(replace(hold.deferral, shown_bytes=log.shown_bytes, left_out=log.left_out))
@@ -143,16 +139,67 @@ class Execution:
         operator = self._operator
         return deliver(self._context, operator.outlets, hold.handle, status, operator.fail_on_exit_codes)
 
+    @contextmanager
+    def _holding(self, log: AppLog) -> Iterator[tuple[Hold, Departure]]:
+        """Yield a hold on the task's app, and what watches for reasons to let it go."""
+        departure = Departure(
+            self._this_try,
+            self._operator.on_worker_shutdown,
+            killed=self._killed,
+            present_state=partial(_engine.present_state, self._context),
+            supervisor_is_gone=_engine.supervisor_is_gone,
+        )
+        try:
+            target = self._target()
+            with target.runner() as runner:
+                memory = self._memory(runner, target)
+                request = partial(self._request, runner, target)
+                hold = Hold(runner, memory, self._this_try, request, log, departure.look, self._app_deadline)
+                yield hold, departure
+        except (InvalidInputError, UnknownSchedulerException) as err:
+            raise AirflowFailException(str(err)) from err
+
+    def _log(self, fired: Fired) -> AppLog:
+        return AppLog(
+            _engine.emit,
+            limit_bytes=self._log_limit_bytes,
+            shown_bytes=fired.shown_bytes,
+            left_out=fired.left_out,
+            mask=_engine.masked,
+        )
+
     def _guarded(self, hold: Hold, work: Callable[[Hold], AppStatus | None]) -> AppStatus | None:
-        """Cancel the app for two causes only: whatever else ends the try leaves the app alone."""
+        """Cancel the app for three causes only: whatever else ends the try leaves the app alone."""
         try:
             return work(hold)
         except AirflowTaskTimeout:
-            hold.cancel(self._timeout_reason)
+            self._try_to_cancel(lambda: hold.cancel(self._timeout_reason))
             raise
         except KeyboardInterrupt:
-            hold.cancel("cancelled because the Airflow task was interrupted")
+            self._try_to_cancel(lambda: hold.cancel("cancelled because the Airflow task was interrupted"))
             raise
+        except SchedulerError:
+            if self._this_try.is_last:
+                self._try_to_cancel(lambda: hold.cancel(GAVE_UP_REASON))
+            raise
+
+    def _try_to_cancel(self, cancel: Callable[[], None]) -> None:
+        """Cancel once; what comes of it must not hide why."""
+        try:
+            cancel()
+        except (TorchXError, AirflowUnavailableError) as err:
+            logger.warning("the app was not cancelled: %s", err)
+
+    def _show_links(self, hold: Hold) -> None:
+        """Make the links work; and hide the app's own secrets, which may be those of an older DAG."""
+        try:
+            app, status = hold.app(), hold.status()
+        except SchedulerError as err:
+            logger.warning("no links to %s: %s", hold.handle, err)
+            return
+        for role in app.roles:
+            _engine.mask_secrets(role.env)
+        push_links(self._operator, self._context, app, status)
 
     def _defer(self, deferral: Deferral) -> NoReturn:
         from airflow_torchx.triggers import TorchXTrigger
@@ -165,6 +212,7 @@ class Execution:
             conn_id=self._operator.torchx_conn_id,
             end_task=_engine.ends_without_worker(self._operator),
             limit_bytes=self._log_limit_bytes,
+            quiet=self._operator.has_option_secrets,
         )
         margin_s = self._limits.defer_margin_s
         timeout = None if deadline is None else timedelta(seconds=deadline - time.time() + margin_s)
@@ -192,20 +240,33 @@ class Execution:
         target = TorchXHook(operator.torchx_conn_id).target if operator.torchx_conn_id else Target()
         return target.overridden(operator.scheduler, operator.session, operator.cfg)
 
-    def _request(self, runner: Runner, target: Target) -> AppRequest:
-        operator, deadline = self._operator, self._deadline
-        delay_s = _engine.longest_retry_delay_s(operator)
+    def _request(self, runner: Runner, target: Target, deadline: float | None) -> AppRequest:
+        try:
+            app = self._app()
+        except AirflowFailException as err:
+            raise InvalidInputError(str(err)) from err  # there may be an app to go on with all the same
         return AppRequest.make(
             runner,
-            self._app(),
+            app,
             target,
-            workspace=operator.workspace,
-            lease_s=None if operator.lease_s is None else operator.lease_s + delay_s,
-            deadline=None if deadline is None else deadline + self._limits.deadline_margin_s,
+            workspace=self._operator.workspace,
+            lease_s=self._lease_s,
+            deadline=deadline,
         )
 
-    def _memory(self, runner: Runner, request: AppRequest) -> Memory:
+    @property
+    def _lease_s(self) -> float | None:
+        lease_s = self._operator.lease_s
+        return None if lease_s is None else lease_s + _engine.longest_retry_delay_s(self._operator)
+
+    @property
+    def _app_deadline(self) -> float | None:
+        """When an app that this try starts ends by itself."""
+        deadline = self._deadline
+        return None if deadline is None else deadline + self._limits.deadline_margin_s
+
+    def _memory(self, runner: Runner, target: Target) -> Memory:
         store = _engine.task_state_store(self._context)
         if store is not None:
             return StoreMemory(store)
-        return ProbingMemory(runner, request.scheduler, self._this_try, request.lease_s)
+        return ProbingMemory(runner, target.scheduler, self._this_try, self._lease_s)

@@ -10,9 +10,13 @@ the record is written, not yet submitted        submits the recorded id
 submitting                                      submits the id again: the core starts it only once
 submitted, not yet confirmed in the record      submits it again, which changes nothing, and follows it
 confirmed                                       follows it from the saved cursor
+given up, not yet cancelled or over             cancels it, waits for its end, starts the next attempt
 the app has ended, the result is not returned   follows it from the cursor: its end and result come again
 an earlier generation is cancelled              waits for its end again, then writes the new record
 ==============================================  ==========================================================
+
+What is submitted again is what was recorded. Where that cannot be, because the DAG asks for another app by
+now, the app that an earlier try began to submit goes on if it has started, and is cancelled if it does not.
 """
 
 from __future__ import annotations
@@ -21,32 +25,45 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from threading import Event
 from time import monotonic, time
 from typing import Protocol
 
 from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral
+from airflow_torchx._ownership import OvertakenError, sign, sign_off
+from airflow_torchx._persistence import TICK_S, Persistence
 from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
 from airflow_torchx._record import AirflowUnavailableError, Memory, Record
-from airflow_torchx._tries import TaskTry, make_app_id, try_number_of
-from torchx_core.errors import AppIdConflictError, InvalidCursorError, TorchXError, UnknownAppException
+from airflow_torchx._tries import TaskTry, make_app_id
+from torchx_core.errors import (
+    AppIdConflictError,
+    InvalidCursorError,
+    InvalidInputError,
+    SchedulerError,
+    TorchXError,
+    UnknownAppException,
+)
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, StateChanged
-from torchx_core.specs import AppDef, AppHandle, AppStatus, make_app_handle, parse_app_handle
+from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, make_app_handle, parse_app_handle
 
-__all__ = ["Hold", "LostAppError", "OvertakenError", "Request", "TaskLog"]
+__all__ = ["Hold", "LostAppError", "Request", "TaskLog"]
 
 logger = logging.getLogger(__name__)
 
-TICK_S = 0.2
-"""How long a kill may go unnoticed; Airflow leaves a task 5 s between SIGTERM and SIGKILL."""
 SAVE_EVERY_S = 1.0
 """At most so much of the log can come again after a crash."""
-TAKE_OVER_TRIES = 3
+GIVE_UP_S = 1800.0
+"""How long the scheduler may be away while there is an app: as long as it may for a trigger."""
+GIVE_UP_FIRST_S = 60.0
+"""How long before there is one: nothing is lost then, and Airflow's own retries may take over."""
+START_S = 30.0
+"""How long an app that another try began to submit may take to start; that try may be at work on it still."""
+GIVEN_UP_REASON = "cancelled because an earlier try of the Airflow task ended"
+NEVER_STARTED_REASON = "cancelled because the Airflow try that began to submit it died"
 
 
 class Request(Protocol):
-    """What to submit, should it come to that."""
+    """What to submit."""
 
     @property
     def scheduler(self) -> str:
@@ -75,14 +92,6 @@ class TaskLog(Protocol):
         ...
 
 
-class OvertakenError(TorchXError):
-    """A newer try of the task has the app."""
-
-    def __init__(self, handle: str, owner: str) -> None:
-        """Name the app and who has it."""
-        super().__init__(f"{handle} belongs to a newer try of this task, {owner}; this try leaves it alone")
-
-
 class LostAppError(TorchXError):
     """The app was submitted and the scheduler does not know it any more."""
 
@@ -102,9 +111,10 @@ class Hold:
         runner: Runner,
         memory: Memory,
         this_try: TaskTry,
-        request: Request,
+        request: Callable[[float | None], Request],
         log: TaskLog,
         look: Callable[[Hold], None],
+        deadline: float | None = None,
     ) -> None:
         """Do nothing yet.
 
@@ -112,10 +122,12 @@ class Hold:
             runner: Of the session to submit to.
             memory: Where the record is kept.
             this_try: Who holds.
-            request: What to submit.
+            request: Makes what is to be submitted, given the app's deadline. Called only when there is none
+                to go on with: a DAG that was edited into a wrong one does not disturb the app that runs.
             log: Where events go.
             look: Called with this hold between batches and at least every `TICK_S`. What it raises ends the
                 hold and leaves the app alone.
+            deadline: When an app that this try starts must end, in seconds since the epoch.
         """
         self._runner = runner
         self._memory = memory
@@ -123,6 +135,8 @@ class Hold:
         self._request = request
         self._log = log
         self._look = look
+        self._deadline = deadline
+        self._absences = self._enduring(GIVE_UP_FIRST_S if this_try.number == 1 else GIVE_UP_S)
         self._record: Record | None = None
         self._saved: Record | None = None
         self._saved_at = float("-inf")
@@ -161,9 +175,10 @@ class Hold:
             OvertakenError: A newer try has it.
             LostAppError: It was submitted, cannot be found, and has no lease that would end it.
             AirflowUnavailableError: The record cannot be read or written; nothing was submitted.
+            SchedulerError: The scheduler is away for too long.
         """
         # No try has come before the first one. Were that wrong, the id, which is the same again, would tell.
-        record = None if self._try.number == 1 else self._memory.load()
+        record = None if self._try.number == 1 else self._absences.ask(self._memory.load)
         match stand(record, self._try):
             case Standing.OVERTAKEN:
                 assert record is not None
@@ -172,8 +187,7 @@ class Hold:
                 assert record is not None
                 self._record = replace(record, try_number=self._try.number)
                 if not record.submitted:
-                    # Submit before any look at it: a look ends an app whose submitter died on the way.
-                    self._submit()
+                    self._complete()
             case Standing.CLEARED:
                 assert record is not None
                 self._end(record.handle)
@@ -181,6 +195,7 @@ class Hold:
             case Standing.FIRST:
                 self._record = self._fresh_record()
         self._settle()
+        self._absences = self._enduring(GIVE_UP_S)
 
     def resume(self, cursor: str | None) -> None:
         """Go on with the app of this very try, which a trigger has followed up to the cursor.
@@ -190,24 +205,38 @@ class Hold:
             UnknownAppException: It is gone.
             AirflowUnavailableError: The record cannot be read.
         """
-        record = self._memory.load()
+        self._absences = self._enduring(GIVE_UP_S)
+        self._recall(cursor)
+        self._absences.ask(self._take_over)
+
+    def drop(self, reason: str) -> None:
+        """Cancel the app of this very try, whose trigger has been patient enough; raises as `resume` does."""
+        self._absences = self._enduring(0.0)
+        self._recall(None)
+        self.cancel(reason)
+
+    def _recall(self, cursor: str | None) -> None:
+        record = self._absences.ask(self._memory.load)
         if record is None:
             raise UnknownAppException("the app of this task")
         if stand(record, self._try) is not Standing.RETRY:
             raise OvertakenError(record.handle, f"try {record.try_number}")
         self._record = replace(record, cursor=cursor or record.cursor)
-        self._take_over()
+
+    def _enduring(self, give_up_s: float) -> Persistence:
+        return Persistence(lambda: self._look(self), give_up_s)
 
     def follow(self) -> AppStatus:
         """Show the app's events from the cursor on until it is terminal, and return its status.
 
         Raises:
             UnknownAppException: It was deleted meanwhile.
+            SchedulerError: The scheduler is away for too long; the app goes on.
         """
         status = None
         for status in self._shown():  # noqa: B007  # the last one is the app's
             pass
-        return status or self.status()
+        return status or self._absences.ask(self.status)
 
     def follow_for(self, seconds: float) -> AppStatus | None:
         """Do what `follow` does, but return None when the app is not terminal after so many seconds."""
@@ -218,10 +247,25 @@ class Hold:
                 if status is None and monotonic() >= deadline:
                     self.bookmark()
                     return None
-        return status or self.status()
+        return status or self._absences.ask(self.status)
 
     def _shown(self) -> Generator[AppStatus | None]:
         """Show batch after batch; yield the app's status with the last one, None with the others."""
+        patience = self._absences.patience()
+        while True:
+            seen = self.record.cursor
+            try:
+                yield from self._shown_at_once()
+            except SchedulerError as err:
+                if self.record.cursor != seen:
+                    patience.answered()
+                self._absences.endure(err, patience)
+                yield None
+            else:
+                return
+
+    def _shown_at_once(self) -> Generator[AppStatus | None]:
+        """Do so until the scheduler goes away."""
         for batch in self._batches():
             status = None
             for event in batch.events:
@@ -264,15 +308,19 @@ class Hold:
             logger.warning("cannot save the log position of %s: %s", self.handle, err)
 
     def cancel(self, reason: str) -> None:
-        """Ask for the app's end, unless a newer try has it; works at any point of `attach` and `follow`."""
+        """Ask for the app's end, unless a newer try has it; works at any point of `attach` and `follow`.
+
+        Raises:
+            SchedulerError: The scheduler is away just now.
+        """
         if self._record is None:
             return
         try:
-            self._take_over()
+            sign_off(self._runner, self.handle, self._try)
         except (OvertakenError, UnknownAppException) as err:
             logger.info("not cancelling: %s", err)
             return
-        self._runner.cancel(self.handle, reason=reason, if_owner=self._try.token)
+        self._runner.cancel(self.handle, reason=reason)
 
     def _batches(self) -> Iterator[Batch]:
         try:
@@ -284,18 +332,20 @@ class Hold:
     def _settle(self) -> None:
         """Submit the recorded app, or go on with what is there, until there is one to follow."""
         while True:
-            status = self._runner.status(self.handle)
+            status = self._absences.ask(lambda: self._runner.status(self.handle))
             match find(self.record, status.state if status else None):
                 case Finding.LIVE:
-                    self._take_over()
-                    self.bookmark()
-                    self._log.say(f"following {self.handle}")
-                    return
+                    assert status is not None
+                    self._record = replace(self.record, submitted=True)
+                    if self._absences.ask(self._take_over) or status.is_terminal():
+                        self.bookmark()
+                        self._log.say(f"following {self.handle}")
+                        return
+                    self._see_off()
                 case Finding.FREE:
-                    # Not looked at again: an app that fails at once has failed in this try, not before it.
-                    self._submit()
-                    self._take_over()
-                    return
+                    self._record = replace(self.record, deadline=self._deadline)
+                    if self._start():
+                        return
                 case Finding.OVER:
                     status = self.follow()
                     self._next_attempt(f"{self.handle} ended {status.state}: {status.failure_summary()}")
@@ -303,19 +353,73 @@ class Hold:
                     self._outwait_lease()
                     self._next_attempt(f"{self.handle} is unknown here and its lease is over")
 
-    def _submit(self) -> None:
-        self._save()
-        app_id = parse_app_handle(self.handle).app_id
+    def _start(self) -> bool:
+        """Submit; return whether the app is ours."""
         try:
-            self._request.submit(self._runner, app_id)
+            self._submit()
         except AppIdConflictError as err:
             # The id is ours alone: an earlier try got it submitted between our look and our submit, from an
             # earlier version of the DAG. It is the app that this generation runs.
-            logger.warning("going on with the app that an earlier try submitted: %s", err)
-        else:
-            self._log.say(f"submitted {self.handle}")
+            self._await_start(err)
+            return False
+        # Not looked at again: an app that fails at once has failed in this try, not before it.
+        return self._absences.ask(self._take_over)
+
+    def _complete(self) -> None:
+        """Submit what an earlier try may have begun to; before any look at it, which could end it.
+
+        So that it is the same request again it is made with the same deadline, if there is anything yet.
+        """
+        if not self._absences.ask(self._exists):
+            return
+        try:
+            self._submit()
+        except InvalidInputError as err:
+            self._await_start(err)
+
+    def _exists(self) -> bool:
+        """Return whether the scheduler has begun with the app, without looking how it is."""
+        try:
+            self._runner.owner(self.handle)
+        except UnknownAppException:
+            return False
+        return True
+
+    def _submit(self) -> None:
+        """Submit.
+
+        Raises:
+            AppIdConflictError: Somebody has submitted another request under this id.
+            InvalidInputError: The DAG asks for what cannot be.
+        """
+        self._save()
+        request = self._request(self.record.deadline)
+        app_id = parse_app_handle(self.handle).app_id
+        self._absences.ask(lambda: request.submit(self._runner, app_id))
+        self._log.say(f"submitted {self.handle}")
         self._record = replace(self.record, submitted=True)
         self._save()
+
+    def _await_start(self, why: InvalidInputError) -> None:
+        """See whether an app that we cannot submit as it is starts all the same; cancel it if not."""
+        logger.warning("going on with the app that an earlier try submitted: %s", why)
+        deadline = monotonic() + START_S
+        while self._is_unstarted():
+            if monotonic() >= deadline:
+                self._log.say(f"{self.handle} was never started, and the DAG asks for another by now")
+                self._absences.ask(lambda: self.cancel(NEVER_STARTED_REASON))
+                return
+            self._absences.pause(1.0)
+
+    def _is_unstarted(self) -> bool:
+        status = self._absences.ask(lambda: self._runner.status(self.handle))
+        return status is not None and status.state is AppState.SUBMITTED
+
+    def _see_off(self) -> None:
+        """Wait for the end of an app that an earlier try has given up, perhaps without being heard."""
+        self._log.say(f"waiting for the end of {self.handle}, which an earlier try has cancelled")
+        self._absences.ask(lambda: self._runner.cancel(self.handle, reason=GIVEN_UP_REASON))
+        self.follow()
 
     def _next_attempt(self, why: str) -> None:
         attempt = self.record.attempt + 1
@@ -323,17 +427,19 @@ class Hold:
         self._log.say(f"{why}; starting attempt {attempt + 1} as {self.handle}")
 
     def _fresh_record(self, *, salt: str | None = None, attempt: int = 0) -> Record:
+        request = self._request(self._deadline)
         salt = self._memory.salt(self._try) if salt is None else salt
         app_id = make_app_id(self._try, salt=salt, attempt=attempt)
         return Record(
-            handle=make_app_handle(self._request.scheduler, self._runner.name, app_id),
+            handle=make_app_handle(request.scheduler, self._runner.name, app_id),
             generation=self._try.generation,
             attempt=attempt,
             try_number=self._try.number,
             salt=salt,
             submitted=False,
             cursor=None,
-            lease_s=self._request.lease_s,
+            lease_s=request.lease_s,
+            deadline=self._deadline,
         )
 
     def _save(self) -> None:
@@ -341,22 +447,19 @@ class Hold:
         self._saved = self.record
         self._saved_at = monotonic()
 
-    def _take_over(self) -> None:
-        """Become the owner, unless a newer try is: two processes may believe that they run this task."""
-        for _ in range(TAKE_OVER_TRIES):
-            owner = self._runner.owner(self.handle)
-            if owner is not None and try_number_of(owner) > self._try.number:
-                raise OvertakenError(self.handle, owner)
-            if self._runner.take_over(self.handle, self._try.token, expected=owner):
-                return
-        raise OvertakenError(self.handle, str(self._runner.owner(self.handle)))
+    def _take_over(self) -> bool:
+        """Become the owner; false when an earlier try has given the app up."""
+        return sign(self._runner, self.handle, self._try)
 
     def _end(self, handle: AppHandle) -> None:
         """Cancel the app of an earlier generation and wait until it is gone."""
-        status = self._runner.status(handle)
+        status = self._absences.ask(lambda: self._runner.status(handle))
         if status is None or status.is_terminal():
             return
         self._log.say(f"the task was cleared: cancelling {handle} first")
+        self._absences.ask(lambda: self._end_now(handle))
+
+    def _end_now(self, handle: AppHandle) -> None:
         self._runner.take_over(handle, self._try.token, force=True)
         self._runner.cancel(handle, reason=CLEARED_REASON, if_owner=self._try.token)
         for _ in self._runner.follow(handle, logs=False, tick_s=TICK_S):
@@ -370,8 +473,4 @@ class Hold:
             f"{self.handle} was submitted by an earlier try and is unknown here, perhaps on another host;"
             f" waiting {self.record.lease_s:g} s, until its lease is over"
         )
-        deadline = monotonic() + self.record.lease_s
-        pause = Event()
-        while monotonic() < deadline:
-            pause.wait(TICK_S)
-            self._look(self)
+        self._absences.pause(self.record.lease_s)

@@ -11,7 +11,7 @@ from airflow_torchx._engine import TaskStateStore
 from airflow_torchx._record import Memory, Record
 from airflow_torchx._tries import TaskTry, make_app_id
 from torchx_core.runner import Runner
-from torchx_core.specs import make_app_handle
+from torchx_core.specs import AppHandle, AppState, make_app_handle
 
 __all__ = ["ProbingMemory", "StoreMemory"]
 
@@ -75,23 +75,24 @@ class ProbingMemory(Memory):
         """Do nothing: the app, once submitted, is the record."""
 
     def _latest(self, generation: int) -> Record | None:
-        found = None
-        for attempt in range(self._try.number):
-            record = self._record(generation, attempt)
-            if self._runner.status(record.handle) is None:
-                break
-            found = record
-        return found
+        """Return the last attempt's app; those before it may have been deleted."""
+        for attempt in reversed(range(self._try.number)):
+            app_id = make_app_id(self._try.at(generation), salt="", attempt=attempt)
+            handle = make_app_handle(self._scheduler, self._runner.name, app_id)
+            status = self._runner.status(handle)
+            if status is not None:
+                return self._record(handle, generation, attempt, status.state)
+        return None
 
-    def _record(self, generation: int, attempt: int) -> Record:
-        app_id = make_app_id(self._try.at(generation), salt="", attempt=attempt)
+    def _record(self, handle: AppHandle, generation: int, attempt: int, state: AppState) -> Record:
         return Record(
-            handle=make_app_handle(self._scheduler, self._runner.name, app_id),
+            handle=handle,
             generation=generation,
             attempt=attempt,
             try_number=self._try.number,
             salt="",
-            submitted=True,
+            submitted=state is not AppState.SUBMITTED,  # its submitter may have died on the way
             cursor=None,
             lease_s=self._lease_s,
+            deadline=None,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 from airflow_torchx import _engine
@@ -39,9 +40,22 @@ def deliver(
 
 
 def status_xcoms(handle: AppHandle, status: AppStatus) -> dict[str, Any]:
-    """Return the XComs that say how the app ended."""
+    """Return the XComs that say how the app ended; only its result is as the app gave it, secrets and all."""
     replicas = [replica for role in status.roles for replica in role.replicas]
     return {
-        "app": {"handle": handle, **status.to_json()},
+        "app": {"handle": handle, **_masked(replace(status, result=None).to_json()), "result": status.result},
         "exit_codes": {f"{replica.role}/{replica.id}": replica.exit_code for replica in replicas},
     }
+
+
+def _masked(value: Any) -> Any:  # noqa: ANN401  (a JSON value)
+    """Return the value with secrets hidden in all its texts: an error shows what the app was given."""
+    match value:
+        case str():
+            return _engine.masked(value)
+        case dict():
+            return {name: _masked(item) for name, item in value.items()}
+        case list():
+            return [_masked(item) for item in value]
+        case _:
+            return value

@@ -11,7 +11,7 @@ from torchx_core.errors import NewerRecordError
 
 __all__ = ["AirflowUnavailableError", "Memory", "Record", "StoredRecord"]
 
-VERSION = 1
+VERSION = 2
 
 
 class StoredRecord(TypedDict):
@@ -26,6 +26,8 @@ class StoredRecord(TypedDict):
     submitted: bool
     cursor: str | None
     lease_s: float | None
+    deadline: float | None
+    """Since version 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,11 @@ class Record:
     """What has been logged so far."""
     lease_s: float | None
     """After how many unwatched seconds the app cancels itself; None for never."""
+    deadline: float | None
+    """When it must end, in seconds since the epoch; None for never, or where version 1 did not say.
+
+    It differs from try to try, so whoever completes a submit of an earlier one has to ask for the same.
+    """
 
     def to_json(self) -> StoredRecord:
         """Return the stored form."""
@@ -58,6 +65,7 @@ class Record:
             submitted=self.submitted,
             cursor=self.cursor,
             lease_s=self.lease_s,
+            deadline=self.deadline,
         )
 
     @staticmethod
@@ -79,6 +87,7 @@ class Record:
             submitted=stored["submitted"],
             cursor=stored["cursor"],
             lease_s=stored["lease_s"],
+            deadline=stored.get("deadline"),
         )
 
 

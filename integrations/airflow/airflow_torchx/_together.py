@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Generic, TypeVar, final
 
 __all__ = ["Together"]
@@ -20,11 +20,11 @@ class Together(Generic[Key, Answer]):
     have it.
     """
 
-    def __init__(self, ask: Callable[[Collection[Key]], Mapping[Key, Answer]]) -> None:
+    def __init__(self, ask: Callable[[Collection[Key]], Awaitable[Mapping[Key, Answer]]]) -> None:
         """Ask nothing yet.
 
         Args:
-            ask: Answers for all keys at once. Called in a thread; may block.
+            ask: Answers for all keys at once.
         """
         self._ask = ask
         self._next: tuple[set[Key], asyncio.Task[Mapping[Key, Answer]]] | None = None
@@ -50,4 +50,4 @@ class Together(Generic[Key, Answer]):
         if earlier is not None and not earlier.done():
             await asyncio.wait([earlier])
         self._next = None
-        return await asyncio.to_thread(self._ask, keys)
+        return await self._ask(keys)

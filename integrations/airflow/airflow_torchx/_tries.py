@@ -6,11 +6,12 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 
-__all__ = ["TaskTry", "make_app_id", "try_number_of"]
+__all__ = ["TaskTry", "is_farewell", "make_app_id", "try_number_of"]
 
 _READABLE = 32
 _HASH = 10
 _TOKEN = re.compile(r"airflow-try-(\d+)-")
+_FAREWELL = "-farewell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,11 @@ class TaskTry:
         """Return the owner token by which the core tells this try from an older one."""
         return f"airflow-try-{self.number}-{self.ti_id}"
 
+    @property
+    def farewell(self) -> str:
+        """Return the owner token of an app that this try has asked to end: a retry must not go on with it."""
+        return f"{self.token}{_FAREWELL}"
+
     def at(self, generation: int) -> TaskTry:
         """Return this try as it would be in another generation."""
         return replace(self, generation=generation)
@@ -49,6 +55,11 @@ def try_number_of(token: str | None) -> int:
     """Return the number of the try that an owner token names; 0 when it names none."""
     found = _TOKEN.match(token or "")
     return int(found[1]) if found else 0
+
+
+def is_farewell(token: str | None) -> bool:
+    """Return whether the owner has given its app up; see `TaskTry.farewell`."""
+    return token is not None and token.endswith(_FAREWELL)
 
 
 def make_app_id(this_try: TaskTry, *, salt: str, attempt: int) -> str:

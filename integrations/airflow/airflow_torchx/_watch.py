@@ -15,6 +15,7 @@ from torchx_core.errors import InvalidCursorError, SchedulerError, TorchXError
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, LogLines, StateChanged
+from torchx_core.schedulers.secrets import MASK
 
 __all__ = ["Watch", "as_scheduler_error"]
 
@@ -50,7 +51,8 @@ class Watch:
         bookmark: Callable[[str], Awaitable[None]],
         paces: Sequence[Pace],
         bookmarks: Pace,
-        hide: Callable[[Mapping[str, str]], None],
+        hide: Callable[[Mapping[str, str]], Awaitable[None]],
+        cursor: str | None = None,
     ) -> None:
         """Do nothing yet.
 
@@ -62,6 +64,7 @@ class Watch:
             paces: How fast lines may be shown.
             bookmarks: How fast bookmarks may be written; they come less often where many watches share it.
             hide: Hides the secrets among a role's environment variables in everything shown from now on.
+            cursor: How far an earlier watch has shown the log; None for the deferral's own.
         """
         self._runner = runner
         self._deferral = deferral
@@ -70,10 +73,10 @@ class Watch:
         self._paces = paces
         self._bookmarks = bookmarks
         self._hide = hide
-        self._cursor = deferral.cursor
-        self._saved = deferral.cursor
+        self._cursor = self._saved = cursor or deferral.cursor
         self._save_at = time.monotonic() + SAVE_EVERY_S
         self._awake_at = time.monotonic()
+        self._quiet = deferral.quiet
         self._timed_out = False
         self._cancelled = False
         self.drained = False
@@ -91,11 +94,11 @@ class Watch:
         while True:
             seen = self._cursor
             try:
-                await asyncio.to_thread(self._hide_secrets)
+                await self._hide_secrets()
                 await self._follow()
             except InvalidCursorError as err:
-                logger.warning("showing the log from its start: %s", err)
-                self._cursor = None
+                logger.warning("showing lines of %s again: %s", self._deferral.handle, err)
+                self._cursor = None if self._cursor == self._deferral.cursor else self._deferral.cursor
             except (SchedulerError, OSError) as err:
                 if self._cursor != seen:
                     patience.answered()
@@ -110,11 +113,14 @@ class Watch:
             else:
                 return None
 
-    def _hide_secrets(self) -> None:
+    async def _hide_secrets(self) -> None:
         """Do so before any line is shown: what the worker has hidden, this process does not know."""
-        app = self._runner.describe(self._deferral.handle)
+        app = await asyncio.to_thread(self._runner.describe, self._deferral.handle)
         for role in app.roles if app else ():
-            self._hide(role.env)
+            self._quiet = self._quiet or MASK in role.env.values()  # the scheduler itself tells nobody
+            await self._hide(role.env)
+        if self._quiet:
+            logger.info("not showing lines of %s here: its secrets are not known", self._deferral.handle)
 
     async def _follow(self) -> None:
         self._awake_at = time.monotonic()
@@ -122,9 +128,8 @@ class Watch:
             async for batch in batches:
                 await self._hold_back()
                 lines = self._show_all(batch)
-                self._cursor = batch.cursor
                 if _is_last(batch):
-                    self.drained = True
+                    self.drained = not self._quiet
                     return
                 if time.monotonic() >= self._save_at:
                     await self._save()
@@ -138,7 +143,7 @@ class Watch:
             self._runner.afollow,
             self._deferral.handle,
             self._cursor,
-            logs=self._deferral.logs,
+            logs=self._deferral.logs and not self._quiet,
             tick_s=TICK_S,
             batch_bytes=BATCH_BYTES,
         )
@@ -150,10 +155,13 @@ class Watch:
             await asyncio.sleep(HOLD_BACK_S)
 
     def _show_all(self, batch: Batch) -> int:
+        if self._quiet:
+            return 0
         lines = 0
         for event in batch.events:
             self._show(event)
             lines += len(event.lines) if isinstance(event, LogLines) else 1
+        self._cursor = batch.cursor
         return lines
 
     async def _save(self) -> None:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, GetPydanticSchema, HttpUrl, WithJsonSche
 from pydantic_core import core_schema
 
 from prefect_torchx.dispatch import dispatch
-from prefect_torchx.hiding import reveal
+from prefect_torchx.hiding import reveal, secret_texts
 from prefect_torchx.intake import our_message, take_in
 from prefect_torchx.masking import mask_values
 from torchx_core.launch import DEFAULT_SCHEDULER, check_target
@@ -46,8 +46,9 @@ class TorchXJob(AnyJobBlock):
     does not.
 
     A job is checked when it is made, and does not change afterwards. Values that look secret by the names of
-    their variables or options (HF_TOKEN, WANDB_API_KEY) are kept apart, as secrets, wherever they stand in
-    app, component_args and cfg.
+    their variables or options (HF_TOKEN, --api-key) are kept apart, as secrets: in maps, and in the words of
+    a command line (--api-key=…, --api-key …, HF_TOKEN=…), wherever these stand in app, component_args and
+    cfg. In a longer text, such as a shell script, nobody looks for them.
 
     Example:
         Save a job, here or on the Blocks page::
@@ -223,8 +224,7 @@ class TorchXJob(AnyJobBlock):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Find what is wrong, as far as that can be told without a submit."""
-        secrets = self.secrets.get_secret_value().values()
-        with our_message(mask_values(map(str, secrets))):
+        with our_message(mask_values(secret_texts(self.secrets.get_secret_value()))):
             order = self._order()
             check_target(order.target, order.workspace)
             make_app_handle(order.target.scheduler, order.target.session or "any", "any")
@@ -236,4 +236,4 @@ class TorchXJob(AnyJobBlock):
 
         secrets = self.secrets.get_secret_value()
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "secrets"}
-        return replace(Order.make(**reveal(fields, secrets)), hidden=tuple(map(str, secrets.values())))
+        return replace(Order.make(**reveal(fields, secrets)), hidden=tuple(secret_texts(secrets)))

@@ -6,12 +6,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 from prefect_torchx.reap import Reaper, Verdict
 from torchx_core.errors import TorchXError
 from torchx_core.launch import DEFAULT_SCHEDULER
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
 
 __all__ = ["main"]
 
@@ -54,47 +56,58 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _reap(arguments: argparse.Namespace) -> int:
+    import httpx
     from prefect.client.orchestration import get_client
 
-    failed = False
     places = [
         (scheduler, session)
         for scheduler in arguments.scheduler or [DEFAULT_SCHEDULER]
         for session in arguments.session or ["torchx"]
     ]
     with get_client(sync_client=True) as client, Reaper() as reaper:
-        for scheduler, session in places:
-            try:
-                verdicts = list(reaper.judge(client, scheduler, session, unknown=arguments.unknown))
-            except TorchXError as err:
-                failed = _complain(f"{scheduler}, session {session}", err)
-                continue
-            for verdict in verdicts:
-                failed |= not _carry_out(reaper, verdict, arguments)
-    return int(failed)
+        try:
+            went_well = [_reap_in(*place, client, reaper, arguments) for place in places]
+        except httpx.HTTPError as err:
+            went_well = [_complain(f"Prefect's server at {client.api_url}", repr(err))]
+    return int(not all(went_well))
+
+
+def _reap_in(
+    scheduler: str, session: str, client: SyncPrefectClient, reaper: Reaper, arguments: argparse.Namespace
+) -> bool:
+    """Judge the apps of one place and carry that out; return whether all went well."""
+    try:
+        verdicts = list(reaper.judge(client, scheduler, session, unknown=arguments.unknown))
+    except TorchXError as err:
+        return _complain(f"{scheduler}, session {session}", str(err))
+    went_well = [_carry_out(reaper, verdict, arguments) for verdict in verdicts]
+    return all(went_well)
 
 
 def _carry_out(reaper: Reaper, verdict: Verdict, arguments: argparse.Namespace) -> bool:
     """Cancel the app if it is to be; show what was done; return whether that went well."""
-    done = "left alone"
+    app, state, done = verdict.app, verdict.flow_run_state, "left alone"
     try:
         if verdict.orphaned and not arguments.dry_run:
-            flow_run_id, state = UUID(verdict.flow_run_id), verdict.flow_run_state
-            done = "cancelled" if reaper.reap(verdict.app_handle, flow_run_id, state) else "ended meanwhile"
+            done = "cancelled" if reaper.reap(app, state) else "ended or taken over meanwhile"
         elif verdict.orphaned:
             done = "would be cancelled"
     except TorchXError as err:
-        _complain(verdict.app_handle, err)
-        return False
+        return _complain(app.handle, str(err))
     if arguments.json:
-        sys.stdout.write(json.dumps(asdict(verdict) | {"done": done}) + "\n")
+        shown = {
+            "app_handle": app.handle,
+            "flow_run_id": app.flow_run_id,
+            "flow_run_state": state,
+            "orphaned": verdict.orphaned,
+            "done": done,
+        }
+        sys.stdout.write(json.dumps(shown) + "\n")
     else:
-        sys.stdout.write(
-            f"{verdict.app_handle}  flow run {verdict.flow_run_id} is {verdict.flow_run_state}: {done}\n"
-        )
+        sys.stdout.write(f"{app.handle}  flow run {app.flow_run_id} is {state}: {done}\n")
     return True
 
 
-def _complain(about: str, error: TorchXError) -> bool:
-    sys.stderr.write(f"prefect-torchx: {about}: {error}\n")
-    return True
+def _complain(about: str, problem: str) -> bool:
+    sys.stderr.write(f"prefect-torchx: {about}: {problem}\n")
+    return False

@@ -22,6 +22,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol, final
 
 from prefect.settings import PREFECT_API_URL
 
+from prefect_torchx._engine.server import kept_connection
 from prefect_torchx.api import Api, Payload, Refused, Unreachable
 
 __all__ = ["Courier", "Sender"]
@@ -134,7 +135,7 @@ class Courier:
 
     def _work(self) -> None:
         """Serve until no sender is left."""
-        with self._make_api() as api:
+        with self._make_api() as api, kept_connection():
             while self._await_work():
                 self._post(api)
                 for sender in tuple(self._senders):

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from torchx_core.errors import InvalidInputError, did_you_mean
 from torchx_core.schedulers.secrets import looks_secret
 
-__all__ = ["hide", "reveal"]
+__all__ = ["hide", "reveal", "secret_texts"]
 
 REFERENCE: Final = "$secret"
 """``{"$secret": name}`` stands for the secret of that name."""
 
 _ASSIGNED: Final = re.compile(r"(?:^|[,;=])-{0,2}([\w-]+)(?=[=:])")
 """The names in ``A=1,B=2``, in ``--a=1`` and in ``env=A:1``."""
+_OPTION: Final = re.compile(r"--?([\w-]+)")
+_MODELS_PART: Final = re.compile(r"TOKENI[SZ]", re.IGNORECASE)
+"""What has the word token in its name, and is none: ``--tokenizer bert``."""
 
 
 def hide(
@@ -30,9 +33,10 @@ def hide(
     Args:
         value: Maps, lists and what they hold; not changed.
         secrets: Name -> value; what is hidden is added here.
-        key: The name that the value itself has.
-        words: Whether texts may be like the words of a command line; one that assigns to something that
-            looks secret is hidden as a whole.
+        key: The name that the value itself has, or the list that it stands in.
+        words: Whether texts may be like the words of a command line; those of a map's ``args`` always may. A
+            word that assigns to something that looks secret is hidden as a whole, and so is the word after
+            an option that looks secret.
 
     Example:
         >>> secrets = {}
@@ -46,10 +50,25 @@ def hide(
     if isinstance(value, Mapping):
         if _is_reference(value):
             return value
-        return {name: hide(item, secrets, str(name), words=words) for name, item in value.items()}
+        return {
+            name: hide(item, secrets, str(name), words=words or name == "args")
+            for name, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [hide(item, secrets, words=words) for item in value]
+        keys = _keys_of_words(value, key) if words else [key] * len(value)
+        return [hide(item, secrets, of, words=words) for item, of in zip(value, keys, strict=True)]
     return value
+
+
+def secret_texts(secrets: Mapping[str, Any]) -> list[str]:
+    """Return the texts that must not be shown: the secrets, and what words among them assign.
+
+    Example:
+        >>> secret_texts({"api-key": "--api-key=sesame"})
+        ['--api-key=sesame', 'sesame']
+    """
+    texts = [str(value) for value in secrets.values()]
+    return texts + [assigned for text in texts for assigned in _assigned(text)]
 
 
 def reveal(value: Any, secrets: Mapping[str, Any]) -> Any:  # noqa: ANN401
@@ -68,7 +87,24 @@ def reveal(value: Any, secrets: Mapping[str, Any]) -> Any:  # noqa: ANN401
 
 
 def _looks_secret(name: str) -> bool:
-    return looks_secret(name.replace("-", "_"))
+    return looks_secret(_MODELS_PART.sub("", name).replace("-", "_"))
+
+
+def _keys_of_words(words: Sequence[Any], key: str) -> list[str]:
+    """Return for each word the name of the option before it; the list's own for the others."""
+    options = (_OPTION.fullmatch(word) if isinstance(word, str) else None for word in ["", *words][:-1])
+    values = (isinstance(word, str) and not word.startswith("-") for word in words)
+    return [
+        option[1] if option and is_value else key for option, is_value in zip(options, values, strict=True)
+    ]
+
+
+def _assigned(word: str) -> Iterator[str]:
+    """Yield what the word assigns to names that look secret: all of the rest, and as far as it may go."""
+    for found in _ASSIGNED.finditer(word):
+        if _looks_secret(found[1]):
+            rest = word[found.end() + 1 :]
+            yield from {rest, re.split(r"[\s,;]", rest)[0]}
 
 
 def _is_reference(value: Mapping[Any, Any]) -> bool:

@@ -23,6 +23,7 @@ from itertools import count
 from time import monotonic
 from typing import Protocol, final
 
+from prefect_torchx.attempts import Attempts, has_failed
 from prefect_torchx.naming import Holder, Standing, Work, stand
 from prefect_torchx.position import Position
 from prefect_torchx.reading import Page, Reading
@@ -30,7 +31,7 @@ from prefect_torchx.story import Follow, Story, patiently
 from torchx_core.errors import TorchXError, UnknownAppException
 from torchx_core.launch import AppRequest, Patience
 from torchx_core.runner import Runner
-from torchx_core.specs import AppHandle, AppState, AppStatus, make_app_handle
+from torchx_core.specs import AppHandle, AppStatus
 
 __all__ = ["Hold", "OvertakenError", "Places", "Request"]
 
@@ -124,14 +125,23 @@ class Hold:
             slot, attempt = self._submitting
             if (yield from self._submit(request, slot, attempt)):
                 return
+        attempts = self._attempts(request)
         for slot in count():
-            if (yield from self._take(request, slot)):
+            if (yield from self._take(request, attempts, slot)):
                 return
 
-    def _take(self, request: Request, slot: int) -> Story[bool]:
+    def _attempts(self, request: Request) -> Attempts:
+        assert self._me is not None
+        has_gaps = request.shared or self._me.has_predecessors
+        return Attempts(self._runner, request.app.scheduler, request.work, has_gaps=has_gaps)
+
+    def _take(self, request: Request, attempts: Attempts, slot: int) -> Story[bool]:
         """Become the holder of the slot's app, submitting one if need be; False when another call is."""
-        attempt, status = self._latest(request, slot)
+        attempt, status = attempts.latest(slot)
         if status is None:
+            for later in attempts.slots_after(slot):  # what was in this one may have been deleted
+                if (yield from self._take(request, attempts, later)):
+                    return True
             return (yield from self._submit(request, slot, 0))
         handle = self._name(request, slot, attempt)
         owner = self._runner.owner(handle)
@@ -144,8 +154,8 @@ class Hold:
                 status = yield from self._outwait(handle, owner)
             case Standing.FREE:
                 if not self._runner.take_over(handle, self._token, expected=owner):
-                    return (yield from self._take(request, slot))  # somebody was quicker: look again
-        if status.is_terminal() and status.state is not AppState.SUCCEEDED:
+                    return (yield from self._take(request, attempts, slot))  # somebody was quicker
+        if has_failed(status):
             self._page.say(f"{handle} ended {status.state}: {status.failure_summary()}")
             return (yield from self._submit(request, slot, attempt + 1))
         self._handle = handle
@@ -154,16 +164,6 @@ class Hold:
         self._open(handle, fresh=False)
         self._page.say(f"following {handle}, which is {status.state}")
         return True
-
-    def _latest(self, request: Request, slot: int) -> tuple[int, AppStatus | None]:
-        """Return the slot's last attempt and its status; None when there is none."""
-        latest = None
-        for attempt in count():
-            status = self._runner.status(self._name(request, slot, attempt))
-            if status is None:
-                return attempt - 1, latest
-            latest = status
-        raise AssertionError("count() never ends")
 
     def _stand(self, owner: str | None, *, shared: bool) -> Standing:
         assert self._me is not None
@@ -183,7 +183,8 @@ class Hold:
         self._submitting = None
         if not signed:
             self._handle = None
-            return (yield from self._take(request, slot))  # an equal call submitted the id and signed first
+            # An equal call submitted the id and signed first.
+            return (yield from self._take(request, self._attempts(request), slot))
         if self._end_wanted:  # while we submitted: an event loop does not wait for that for ever
             self.cancel(self._end_wanted)
         self._page.say(f"submitted {handle}")
@@ -220,8 +221,7 @@ class Hold:
         return status
 
     def _name(self, request: Request, slot: int, attempt: int) -> AppHandle:
-        app_id = request.work.app_id(slot=slot, attempt=attempt)
-        return make_app_handle(request.app.scheduler, self._runner.name, app_id)
+        return self._attempts(request).handle(slot, attempt)
 
     @property
     def _token(self) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from prefect.types import SecretDict
 from pydantic_core import PydanticCustomError
 
-from prefect_torchx.hiding import hide
-from prefect_torchx.masking import Mask
+from prefect_torchx.hiding import hide, secret_texts
+from prefect_torchx.masking import Mask, mask_values
 from torchx_core.errors import InvalidAppError, InvalidInputError, NotFoundError, did_you_mean
 from torchx_core.launch import AppDocument, to_document
 from torchx_core.specs import Role
@@ -39,12 +39,14 @@ def take_in(given: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]
         fields: Those of the block.
 
     Raises:
-        InvalidInputError: A field is unknown, the app is none, or the secrets are no map.
+        InvalidInputError: A field is unknown, or the secrets are no map.
+        PydanticCustomError: The app is none.
     """
     _refuse_unknown(given, fields)
     values = dict(given)
-    if values.get("app") is not None:
-        values["app"] = _document(values["app"])
+    if (app := values.get("app")) is not None:
+        with our_message(_mask_for(app)):
+            values["app"] = _document(app)
     secrets = _plain_secrets(values.get("secrets"))
     for name in ("app", "component_args", "cfg"):
         values[name] = hide(values.get(name), secrets, words=name != "app")
@@ -60,12 +62,34 @@ def _refuse_unknown(names: Iterable[str], fields: Collection[str]) -> None:
             raise InvalidInputError(f"unknown field {name!r}; known: {known}{did_you_mean(name, fields)}")
 
 
+def _mask_for(app: object) -> Mask:
+    """Return what hides the secrets of an app that is none."""
+    found: dict[str, Any] = {}
+    hide(app, found)
+    return mask_values(secret_texts(found))
+
+
 def _document(app: object) -> AppDocument:
     for index, role in enumerate(getattr(app, "roles", ())):
         if isinstance(role, Role) and type(role).pre_proc is not Role.pre_proc:
             problem = "is code, which a block cannot save; use run_app"
             raise InvalidAppError(f"roles[{index}].pre_proc", problem)
-    return to_document(app)
+    document = to_document(app)
+    if isinstance(document, str):
+        raise InvalidAppError("app", _problem(document))
+    return document
+
+
+def _problem(text: str) -> str:
+    """Say what is wrong with a text that is no map in YAML, without a word of it: any may be a secret."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        mark = getattr(err, "problem_mark", None)
+        return f"not YAML: line {mark.line + 1}, column {mark.column + 1}" if mark else "not YAML"
+    return f"must be a map, not {type(found).__name__}"
 
 
 def _plain_secrets(given: object) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -23,7 +24,10 @@ _READABLE = 28
 _HASH = 16
 _RUN = 12
 """Of a flow run's id the last characters: the first ones are the time."""
+_ATTEMPT = re.compile(rf"(.+-[0-9a-f]{{{_HASH}}})(?:-(\d+))?")
 _KIND = "prefect"
+SLOTS = 1000
+"""How many equal calls of one run are told apart also where apps in between have been deleted."""
 _GIVEN_UP = "given up"
 
 FLOW_RUN = "prefect.flow_run_id"
@@ -74,6 +78,20 @@ class Work:
         digest = hashlib.sha256(f"{slot}\n{self.identity}".encode()).hexdigest()[:_HASH]
         return f"{name}-{digest}" + (f"-{attempt + 1}" if attempt else "")
 
+    def latest_attempts(self, app_ids: Iterable[str]) -> dict[int, int]:
+        """Return which slots have apps among these, lowest first, and the latest attempt of each.
+
+        Example:
+            >>> work = Work(name="x", identity="x")
+            >>> work.latest_attempts([work.app_id(slot=2, attempt=3), work.app_id(slot=2), "another"])
+            {2: 3}
+        """
+        latest: dict[str, int] = {}
+        for first, number in (found.groups() for found in map(_ATTEMPT.fullmatch, app_ids) if found):
+            latest[first] = max(latest.get(first, 0), int(number or 1) - 1)
+        ids = ((slot, self.app_id(slot=slot)) for slot in range(SLOTS if latest else 0))
+        return {slot: latest[app_id] for slot, app_id in ids if app_id in latest}
+
 
 class FlowTry(NamedTuple):
     """One start of a flow run."""
@@ -81,6 +99,23 @@ class FlowTry(NamedTuple):
     run: str
     number: int
     """Prefect's run count."""
+    pauses: int = 0
+    """How often it had been suspended or paused since that count: to go on after that does not count."""
+
+    def __str__(self) -> str:
+        return f"{self.run[-_RUN:]}.{self.number}" + (f"p{self.pauses}" if self.pauses else "")
+
+    @staticmethod
+    def parse(text: str) -> FlowTry:
+        """Read what ``str`` has made, which has the end of the run's id only."""
+        run, counts = text.split(".")
+        number, _, pauses = counts.partition("p")
+        return FlowTry(run=run, number=int(number), pauses=int(pauses or 0))
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Is greater for every later start of the same flow run."""
+        return self.number, self.pauses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +131,18 @@ class Holder:
     """Tells calls within one try apart."""
 
     @property
+    def has_predecessors(self) -> bool:
+        """Whether an earlier try of the same work may have had apps."""
+        return self.task_try > 1 or any(each.age > (1, 0) for each in self.flow_tries)
+
+    def is_of(self, flow_run_id: str) -> bool:
+        """Return whether the call was made in that flow run, or in a part of it."""
+        return any(each.run[-_RUN:] == flow_run_id[-_RUN:] for each in self.flow_tries)
+
+    @property
     def token(self) -> str:
         """The owner token of an app that this call holds."""
-        tries = "/".join(f"{run[-_RUN:]}.{number}" for run, number in self.flow_tries)
+        tries = "/".join(map(str, self.flow_tries))
         return f"{_KIND}:{tries}:{self.task_run_id}:{self.task_try}:{self.call}"
 
     @property
@@ -109,13 +153,12 @@ class Holder:
     @staticmethod
     def parse(token: str) -> Holder | None:
         """Read an owner token; None when somebody else wrote it."""
-        shape = rf"{_KIND}:((?:\w+\.\d+/?)*):([^:]*):(\d+):([^:]*)"
+        shape = rf"{_KIND}:((?:\w+\.\d+(?:p\d+)?/?)*):([^:]*):(\d+):([^:]*)"
         found = re.fullmatch(shape, token.removesuffix(f":{_GIVEN_UP}"))
         if found is None:
             return None
-        tries = [each.split(".") for each in found[1].split("/") if each]
         return Holder(
-            flow_tries=tuple(FlowTry(run=run, number=int(number)) for run, number in tries),
+            flow_tries=tuple(FlowTry.parse(each) for each in found[1].split("/") if each),
             task_run_id=found[2],
             task_try=int(found[3]),
             call=found[4],
@@ -146,12 +189,12 @@ def _compare(holder: Holder, me: Holder) -> Standing:
     for theirs, mine in zip(holder.flow_tries, me.flow_tries, strict=False):
         if theirs.run[-_RUN:] != mine.run[-_RUN:]:
             return Standing.TAKEN  # another call of the subflow
-        if theirs.number != mine.number:
-            return _by_age(theirs.number, mine.number)
+        if theirs.age != mine.age:
+            return _by_age(theirs.age, mine.age)
     if holder.task_run_id != me.task_run_id or holder.task_try == me.task_try:
         return Standing.TAKEN
-    return _by_age(holder.task_try, me.task_try)
+    return _by_age((holder.task_try,), (me.task_try,))
 
 
-def _by_age(theirs: int, mine: int) -> Standing:
+def _by_age(theirs: tuple[int, ...], mine: tuple[int, ...]) -> Standing:
     return Standing.FREE if theirs < mine else Standing.OVERTAKEN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 from prefect_torchx.hold import Request
@@ -62,8 +63,9 @@ class Order:
             )
         if idempotency_key == "":
             raise InvalidInputError("idempotency_key must not be empty: ''; leave it out, or give a name")
-        for name, value in (("lease_s", lease_s), ("timeout_s", timeout_s), ("log_limit_mb", log_limit_mb)):
-            _check_number(name, value)
+        _check_number("lease_s", lease_s)
+        _check_number("timeout_s", timeout_s)
+        _check_number("log_limit_mb", log_limit_mb, may_be_zero=True)
         target = Target().overridden(scheduler, session, cfg)
         if timeout_s is not None:
             target = target.overridden(None, None, {"timeout_s": float(timeout_s)})
@@ -102,7 +104,9 @@ class Order:
         return Request(app=request, work=Work.of_key(self.idempotency_key), shared=True)
 
 
-def _check_number(name: str, value: object) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    if value is not None and not is_number:
-        raise InvalidInputError(f"{name} must be a number of at least 0, or None: {value!r}")
+def _check_number(name: str, value: object, *, may_be_zero: bool = False) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    fits = is_number and (value > 0 or (may_be_zero and value == 0))  # type: ignore[operator]  # a number here
+    if value is not None and not fits:
+        wanted = "of at least 0" if may_be_zero else "above 0"
+        raise InvalidInputError(f"{name} must be a number {wanted}, or None: {value!r}")

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_S = 1800.0
 """How long the scheduler may be away while the app runs; then the try fails, and a retry finds the app."""
-ASK_EVERY_S = 10.0
+ASK_EVERY_S = 2.0
 """How often it is asked whether a later try has the app."""
 KEEP_LEASE_S = 20.0
 """How often the app's lease is renewed while the page is full."""

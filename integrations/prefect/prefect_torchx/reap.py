@@ -18,11 +18,11 @@ from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
-from prefect.logging.loggers import flow_run_logger
+from prefect.logging.loggers import LoggingAdapter, flow_run_logger
 
 from prefect_torchx._engine.lineage import ancestors
 from prefect_torchx._engine.shelf import apps_of_flow_run
-from prefect_torchx.naming import FLOW_RUN, REAPED
+from prefect_torchx.naming import FLOW_RUN, REAPED, Holder
 from torchx_core.errors import TorchXError
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppHandle, is_terminal, parse_app_handle
@@ -44,12 +44,17 @@ def reap_apps(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> Non
     log = flow_run_logger(flow_run, flow)
     with get_client(sync_client=True) as client, Reaper() as reaper:
         root = [flow_run, *ancestors(client, flow_run)][-1].id
-        for handle in apps_of_flow_run(client, root, flow_run.id):
+        handles = apps_of_flow_run(client, root, flow_run.id)
+        found = [app for handle in handles if (app := _look(reaper, handle, log))]
+        apps = [app for app in found if app.flow_run_id == str(root) and app.is_held_in(flow_run.id)]
+        if not _is_over(client.read_flow_run(flow_run.id).state):
+            return  # somebody was quick to start it again: its apps are for that try
+        for app in apps:
             try:
-                if reaper.reap(handle, root, str(state.name)):
-                    log.info("cancelled %s, because its flow run is %s", handle, state.name)
+                if reaper.reap(app, str(state.name)):
+                    log.info("cancelled %s, because its flow run is %s", app.handle, state.name)
             except TorchXError as err:
-                log.warning("cannot cancel %s: %s", handle, err)
+                log.warning("cannot cancel %s: %s", app.handle, err)
 
 
 def with_reaper(flow: Flow[P, R]) -> Flow[P, R]:
@@ -73,11 +78,29 @@ def with_reaper(flow: Flow[P, R]) -> Flow[P, R]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundApp:
+    """A running app of a flow run, as it was before the flow run's state was asked for.
+
+    A flow run that was over and has been started again has taken its app over, so that the app has another
+    owner than here: it is not cancelled.
+    """
+
+    handle: AppHandle
+    flow_run_id: str
+    """Of the root, where a subflow has it."""
+    owner: str | None
+
+    def is_held_in(self, flow_run_id: UUID) -> bool:
+        """Return whether a call in that flow run, or in a part of it, has the app; also when nobody has."""
+        holder = Holder.parse(self.owner) if self.owner else None
+        return holder is None or holder.is_of(str(flow_run_id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What is to become of one app."""
 
-    app_handle: AppHandle
-    flow_run_id: str
+    app: FoundApp
     flow_run_state: str
     """``unknown`` when Prefect's server has no such flow run."""
     orphaned: bool
@@ -112,26 +135,35 @@ class Reaper:
             session: Which session.
             unknown: Whether an app is orphaned whose flow run the server does not know.
         """
-        runner = self._runner(session)
-        for app in runner.list(scheduler):
-            flow_run_id = "" if is_terminal(app.state) else self._flow_run_of(app.app_handle)
-            if flow_run_id:
-                yield _verdict(client, app.app_handle, flow_run_id, unknown=unknown)
+        for app in self._runner(session).list(scheduler):
+            found = None if is_terminal(app.state) else self.look(app.app_handle)
+            if found:
+                yield _verdict(client, found, unknown=unknown)
 
-    def reap(self, handle: AppHandle, flow_run_id: UUID, state: str) -> bool:
-        """Cancel the app if it runs and belongs to that flow run; return whether it did."""
+    def look(self, handle: AppHandle) -> FoundApp | None:
+        """Return the app as it is now; None unless it runs and belongs to a flow run.
+
+        Ask about the flow run only afterwards.
+        """
         runner = self._runner(parse_app_handle(handle).session_name)
-        status = runner.status(handle)
-        if status is None or status.is_terminal() or self._flow_run_of(handle) != str(flow_run_id):
+        app, status = runner.describe(handle), runner.status(handle)
+        flow_run_id = str(app.metadata.get(FLOW_RUN, "")) if app else ""
+        if not flow_run_id or status is None or status.is_terminal():
+            return None
+        return FoundApp(handle=handle, flow_run_id=flow_run_id, owner=runner.owner(handle))
+
+    def reap(self, app: FoundApp, state: str) -> bool:
+        """Cancel the app unless it has ended, or somebody has taken it over, since `look`; return whether."""
+        runner = self._runner(parse_app_handle(app.handle).session_name)
+        status = runner.status(app.handle)
+        if status is None or status.is_terminal():
             return False
         # The mark comes first: a run that is started again must not take it for a running one.
-        runner.take_over(handle, REAPED, force=True)
-        runner.cancel(handle, reason=f"cancelled because its Prefect flow run is {state}", if_owner=REAPED)
+        if not runner.take_over(app.handle, REAPED, expected=app.owner):
+            return False
+        reason = f"cancelled because its Prefect flow run is {state}"
+        runner.cancel(app.handle, reason=reason, if_owner=REAPED)
         return True
-
-    def _flow_run_of(self, handle: AppHandle) -> str:
-        app = self._runner(parse_app_handle(handle).session_name).describe(handle)
-        return str(app.metadata.get(FLOW_RUN, "")) if app else ""
 
     def _runner(self, session: str) -> Runner:
         if session not in self._runners:
@@ -139,11 +171,23 @@ class Reaper:
         return self._runners[session]
 
 
-def _verdict(client: SyncPrefectClient, handle: AppHandle, flow_run_id: str, *, unknown: bool) -> Verdict:
+def _look(reaper: Reaper, handle: AppHandle, log: LoggingAdapter) -> FoundApp | None:
     try:
-        state = client.read_flow_run(UUID(flow_run_id)).state
+        return reaper.look(handle)
+    except TorchXError as err:
+        log.warning("cannot look at %s: %s", handle, err)
+        return None
+
+
+def _verdict(client: SyncPrefectClient, app: FoundApp, *, unknown: bool) -> Verdict:
+    try:
+        state = client.read_flow_run(UUID(app.flow_run_id)).state
     except ObjectNotFound:
-        name, orphaned = "unknown", unknown
-    else:
-        name, orphaned = str(state.name if state else "unknown"), state is not None and state.is_final()
-    return Verdict(app_handle=handle, flow_run_id=flow_run_id, flow_run_state=name, orphaned=orphaned)
+        return Verdict(app=app, flow_run_state="unknown", orphaned=unknown)
+    name = str(state.name if state else "unknown")
+    return Verdict(app=app, flow_run_state=name, orphaned=state is not None and state.is_final())
+
+
+def _is_over(state: State[Any] | None) -> bool:
+    """Return whether nobody runs the flow any more; a cancel is only confirmed after its hooks."""
+    return state is not None and (state.is_final() or state.is_cancelling())

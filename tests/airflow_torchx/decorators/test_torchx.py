@@ -116,7 +116,7 @@ def test_a_deferred_function_hands_its_result_back(dags: Dags, monkeypatch: pyte
         def slow():
             import time
 
-            time.sleep(1)
+            time.sleep(4)
             return "done"
 
         slow()

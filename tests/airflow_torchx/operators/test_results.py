@@ -40,6 +40,19 @@ def test_a_component_makes_the_app(dags: Dags) -> None:
     assert "[echo/0] words" in outcome.log
 
 
+def test_an_error_among_the_results_shows_no_secret(dags: Dags) -> None:
+    """An app may fail with what it was given in its message; what it returns is its own affair."""
+    outcome = dags.run("""
+        @task.torchx(env={"API_TOKEN": 'hunter"22'}, retries=0)
+        def fails():
+            import os
+            raise ValueError("refused " + os.environ["API_TOKEN"])
+        fails()
+    """)
+    assert "ValueError: refused ***" in str(outcome.xcoms["fails", "app"])
+    assert "hunter" not in str(outcome.xcoms)
+
+
 def test_arguments_may_be_one_template() -> None:
     """A DAG that renders templates as objects makes a map or a list of it."""
     made = TorchXRunOperator(
@@ -133,7 +146,7 @@ def test_a_deferred_task_shows_every_line_once(dags: Dags) -> None:
         torchx.DEFER_AFTER_S = 0.1
         code = (
             "import time; from torchx_core.runtime import report_result;"
-            "[print('line', i, flush=True) or time.sleep(0.2) for i in range(4)]; report_result({'lines': 4})"
+            "[print('line', i, flush=True) or time.sleep(1) for i in range(4)]; report_result({'lines': 4})"
         )
         TorchXRunOperator(task_id="t", app=app(sys.executable, "-c", code), deferrable=True)
     """)

@@ -1,17 +1,25 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from airflow_dags import Dags
 
-from airflow_torchx import TorchXSensor
+from airflow_torchx import TorchXSensor, _engine
+from airflow_torchx._engine import AirflowException, Context
 from torchx_core.errors import TorchXError
 from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, AppState, Role
+from torchx_core.testing import wait_until
 
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]
+
+LEASE_S = 4.0
 
 
 def _run(dags: Dags, script: str, sensor: str) -> tuple[str, str, object]:
@@ -24,8 +32,27 @@ def _run(dags: Dags, script: str, sensor: str) -> tuple[str, str, object]:
             TorchXSensor(task_id="t", handle="{handle}", {sensor})
         """)
         runner.cancel(handle, grace_s=0)
-        runner.wait(handle, timeout_s=10)
+        runner.wait(handle, timeout_s=60)
     return outcome.state, outcome.log, outcome.xcoms.get(("t", "return_value"))
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The handle of a running app with a lease."""
+    monkeypatch.setenv("TORCHX_STATE_DIR", str(tmp_path / "state"))
+    app = AppDef("a", [Role("r", image="", entrypoint="sleep", args=["600"])])
+    with get_runner() as runner:
+        handle = runner.run(app, "local_cwd", {"lease_s": LEASE_S})
+        wait_until(lambda: _state(handle) is AppState.RUNNING, 60)
+        yield handle
+        runner.cancel(handle, grace_s=0)
+        runner.wait(handle, timeout_s=60)
+
+
+def _state(handle: str) -> AppState | None:
+    with get_runner() as runner:
+        status = runner.status(handle)
+        return status.state if status else None
 
 
 REPORT = """echo '{"type": "result", "value": 7}' >> "$TORCHX_REPORT_FILE" """
@@ -71,11 +98,34 @@ def test_it_leaves_the_app_alone_when_it_gives_up(dags: Dags) -> None:
         """)
         status = runner.status(handle)
         runner.cancel(handle, grace_s=0)
-        runner.wait(handle, timeout_s=10)
+        runner.wait(handle, timeout_s=60)
     assert outcome.state == "failed"
     assert "AirflowSensorTimeout" in outcome.log
     assert status is not None
     assert status.state is AppState.RUNNING
+
+
+@pytest.mark.parametrize("cause", ["asked this task to end", "supervisor of this task is gone"])
+def test_it_waits_no_more_when_nobody_would_hear_of_the_end(
+    cause: str, sleeper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep the app's lease alive for nobody; the app goes on."""
+    sensor = TorchXSensor(task_id="t", handle=sleeper)
+    if "gone" in cause:
+        monkeypatch.setattr(_engine, "supervisor_is_gone", lambda: True)
+    else:
+        sensor.on_kill()
+    with pytest.raises(AirflowException, match=cause):
+        sensor.execute(Context())
+    assert _state(sleeper) is AppState.RUNNING
+
+
+def test_a_look_now_and_then_renews_the_lease(sleeper: str) -> None:
+    """In `mode="reschedule"` no process of the sensor lives between two."""
+    sensor = TorchXSensor(task_id="t", handle=sleeper, mode="reschedule")
+    over_at = time.monotonic() + 2 * LEASE_S
+    wait_until(lambda: not sensor.poke(Context()).is_done and time.monotonic() > over_at, 60)
+    assert _state(sleeper) is AppState.RUNNING
 
 
 def test_an_unknown_app_is_skipped_softly(dags: Dags) -> None:

@@ -16,15 +16,17 @@ from airflow.sdk.execution_time.comms import (
     ErrorResponse,
     GetTaskStates,
     GetXCom,
+    MaskSecret,
     SetXCom,
     TaskStatesResult,
     ToTask,
     XComResult,
 )
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
+from asgiref.sync import async_to_sync
 
 from airflow_torchx import _engine_triggers, _watch
-from airflow_torchx._deferral import CURSOR_KEY, Deferral
+from airflow_torchx._deferral import CURSOR_KEY, Deferral, cursor_noted, make_note
 from airflow_torchx.triggers import TorchXTrigger, torchx
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppDef, AppState, AppStatus, Role
@@ -58,9 +60,14 @@ class Airflow:
     is_down: bool = False
     xcoms: dict[str, Any] = field(default_factory=dict)
     asked_for_states: int = 0
+    asked_in: set[threading.Thread] = field(default_factory=set)
 
     def send(self, message: object) -> ToTask | None:
-        """Answer as Airflow's server does."""
+        """Answer as Airflow's server does; as in 3.1, through an event loop."""
+        return async_to_sync(self._asend)(message)
+
+    async def _asend(self, message: object) -> ToTask | None:
+        self.asked_in.add(threading.current_thread())
         self.asked_for_states += isinstance(message, GetTaskStates)
         if self.is_down:
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
@@ -72,16 +79,19 @@ class Airflow:
             case SetXCom():
                 self.xcoms[message.key] = message.value
                 return None
+            case MaskSecret():
+                return None
             case _:
                 raise AssertionError(f"unexpected: {message}")
 
 
 @pytest.fixture
-def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
-    """Airflow's side of the triggerer."""
+def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Airflow]:
+    """Airflow's side of the triggerer; whatever it is asked comes from the event loop's thread."""
     fake = Airflow()
     monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", fake, raising=False)
-    return fake
+    yield fake
+    assert fake.asked_in <= {threading.main_thread()}
 
 
 @pytest.fixture
@@ -92,7 +102,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
         yield runner
         for app in runner.list("local_cwd"):
             runner.cancel(app.app_handle, grace_s=0)
-            runner.wait(app.app_handle, timeout_s=10)
+            runner.wait(app.app_handle, timeout_s=60)
 
 
 def _submit(runner: Runner, script: str) -> str:
@@ -151,7 +161,7 @@ def test_a_users_act_cancels(runner: Runner, airflow: Airflow, state: str | None
     handle = _submit(runner, "exec sleep 600")
     airflow.state = state
     asyncio.run(_trigger(handle).on_kill())
-    runner.wait(handle, timeout_s=10)
+    runner.wait(handle, timeout_s=60)
     assert (_status(runner, handle).state, _status(runner, handle).msg) == (AppState.CANCELLED, reason)
 
 
@@ -164,7 +174,7 @@ def test_a_kill_that_is_cut_short_cancels_all_the_same(runner: Runner) -> None:
         on_kill = asyncio.create_task(_trigger(handle).on_kill())
         await asyncio.sleep(0)
         on_kill.cancel()
-        await asyncio.to_thread(runner.wait, handle, timeout_s=10)
+        await asyncio.to_thread(runner.wait, handle, timeout_s=60)
         assert on_kill.cancelled()
 
     asyncio.run(kill())
@@ -183,7 +193,7 @@ def test_only_a_users_act_on_a_running_trigger_cancels(
 
     async def cut() -> None:
         run = asyncio.create_task(_fire(_trigger(handle)))
-        await asyncio.to_thread(wait_until, lambda: _status(runner, handle).state is AppState.RUNNING, 30)
+        await asyncio.to_thread(wait_until, lambda: _status(runner, handle).state is AppState.RUNNING, 60)
         run.cancel(message)
         with pytest.raises(asyncio.CancelledError):
             await run
@@ -191,7 +201,7 @@ def test_only_a_users_act_on_a_running_trigger_cancels(
 
     asyncio.run(cut())
     if message:
-        runner.wait(handle, timeout_s=10)
+        runner.wait(handle, timeout_s=60)
     assert _status(runner, handle).state is state
 
 
@@ -205,7 +215,7 @@ def test_a_kill_at_the_moment_of_a_tick_is_a_kill(runner: Runner, monkeypatch: p
         runs = [asyncio.create_task(_fire(_trigger(handle))) for handle in handles]
         for handle in handles:
             await asyncio.to_thread(
-                wait_until, lambda handle=handle: _status(runner, handle).state is AppState.RUNNING, 30
+                wait_until, lambda handle=handle: _status(runner, handle).state is AppState.RUNNING, 60
             )
         threading.Event().wait(0.2)  # stops the loop, so that all ticks are due
         await asyncio.sleep(0)  # the loop takes them up
@@ -216,7 +226,7 @@ def test_a_kill_at_the_moment_of_a_tick_is_a_kill(runner: Runner, monkeypatch: p
 
     asyncio.run(kill())
     for handle in handles:
-        runner.wait(handle, timeout_s=10)
+        runner.wait(handle, timeout_s=60)
     assert {_status(runner, handle).state for handle in handles} == {AppState.CANCELLED}
 
 
@@ -225,7 +235,7 @@ def test_a_deleted_run_cancels(runner: Runner, airflow: Airflow) -> None:
     handle = _submit(runner, "exec sleep 600")
     airflow.knows_the_run = False
     asyncio.run(_trigger(handle).on_kill())
-    runner.wait(handle, timeout_s=10)
+    runner.wait(handle, timeout_s=60)
     assert _status(runner, handle).msg.endswith("the task instance is deleted")
 
 
@@ -253,13 +263,13 @@ def test_a_kill_outlasts_an_airflow_that_is_away(runner: Runner, airflow: Airflo
 
     async def kill() -> None:
         on_kill = asyncio.create_task(_trigger(handle).on_kill())
-        await asyncio.to_thread(wait_until, lambda: airflow.asked_for_states, 10)
+        await asyncio.to_thread(wait_until, lambda: airflow.asked_for_states, 60)
         assert not _status(runner, handle).is_terminal()
         airflow.is_down = False
         await on_kill
 
     asyncio.run(kill())
-    runner.wait(handle, timeout_s=10)
+    runner.wait(handle, timeout_s=60)
     assert _status(runner, handle).state is AppState.CANCELLED
 
 
@@ -272,7 +282,7 @@ def test_kills_by_the_hundred_ask_airflow_a_few_times(runner: Runner, airflow: A
 
     asyncio.run(kill())
     for handle in handles:
-        runner.wait(handle, timeout_s=10)
+        runner.wait(handle, timeout_s=60)
     assert {_status(runner, handle).state for handle in handles} == {AppState.CANCELLED}
     assert airflow.asked_for_states == 1
 
@@ -297,7 +307,7 @@ def _goes_on_after_kill(runner: Runner, trigger: TorchXTrigger) -> bool:
     asyncio.run(trigger.on_kill())
     handle = str(trigger.serialize()[1]["handle"])
     runner.cancel(handle, grace_s=0, reason="nobody else did")
-    runner.wait(handle, timeout_s=10)
+    runner.wait(handle, timeout_s=60)
     return _status(runner, handle).msg == "nobody else did"
 
 
@@ -311,7 +321,7 @@ def test_an_airflow_without_on_kill_will_do(
     handle = _submit(runner, "exec sleep 600")
     asyncio.run(_trigger(handle).cleanup())
     runner.cancel(handle, grace_s=0, reason="nobody else did")
-    runner.wait(handle, timeout_s=10)
+    runner.wait(handle, timeout_s=60)
     assert (_status(runner, handle).msg == "nobody else did") == kills_reach_triggers
 
 
@@ -382,9 +392,18 @@ def test_a_new_triggerer_goes_on_where_the_last_one_was(runner: Runner, airflow:
     """The cursor that it left is the one that the task is resumed with."""
     handle = _submit(runner, "echo a; exit 3")
     first = asyncio.run(_fire(_trigger(handle)))
-    assert airflow.xcoms[CURSOR_KEY] == first.payload["cursor"]
+    assert cursor_noted(airflow.xcoms[CURSOR_KEY], ME) == first.payload["cursor"]
     second = asyncio.run(_fire(_trigger(handle)))
     assert (second.payload["cursor"], second.payload["shown_bytes"]) == (first.payload["cursor"], 0)
+
+
+def test_a_late_note_of_an_earlier_try_says_nothing(runner: Runner, airflow: Airflow) -> None:
+    """The trigger that a clear has ended may write one when the next try has deferred."""
+    handle = _submit(runner, "echo a; echo b; exit 3")
+    shown = asyncio.run(_fire(_trigger(handle))).payload["cursor"]
+    airflow.xcoms[CURSOR_KEY] = make_note("airflow-try-0-ti", shown)
+    event = asyncio.run(_fire(_trigger(handle)))
+    assert event.payload["shown_bytes"] == len("a\nb\n")
 
 
 def test_an_airflow_that_is_down_does_not_stop_it(runner: Runner, airflow: Airflow) -> None:

@@ -13,17 +13,19 @@ from uuid import uuid4
 import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import FlowRun
+from pydantic import ValidationError
 
 from prefect_torchx.worker import TorchXJobConfiguration, TorchXVariables, TorchXWorker
 from torchx_core.errors import (
     InvalidAppError,
+    InvalidInputError,
     InvalidRunConfigException,
     UnknownNamedResourceError,
     UnknownSchedulerException,
 )
 from torchx_core.launch import AppRequest
 from torchx_core.runner import Runner, get_runner
-from torchx_core.specs import Resource
+from torchx_core.specs import Resource, make_app_handle
 
 FLOW_RUN = FlowRun(id=uuid4(), flow_id=uuid4(), name="calm-cat")
 
@@ -72,13 +74,28 @@ async def test_the_default_job_runs_prefect_itself(runner: Runner) -> None:
 
 
 async def test_variables_become_options(runner: Runner) -> None:
-    """The scheduler's own options win, texts are read, and no lease is asked for with 0."""
-    request = await _request(runner, lease_s=0, grace_s=3, timeout_s=60, cfg={"grace_s": "5"})
+    """The scheduler's own options win, texts are read, and no lease is asked for with null."""
+    request = await _request(runner, lease_s=None, grace_s=3, timeout_s=60, cfg={"grace_s": "5"})
     assert {name: request.cfg[name] for name in ("lease_s", "grace_s", "timeout_s")} == {
         "lease_s": None,
         "grace_s": 5.0,
         "timeout_s": 60.0,
     }
+
+
+async def test_no_lease_is_not_called_a_lease_of_0_seconds(runner: Runner) -> None:
+    """As everywhere else; the error names the variable."""
+    with pytest.raises(ValidationError, match=r"lease_s\n.*greater than 0"):
+        await _request(runner, lease_s=0)
+
+
+async def test_a_job_is_submitted_where_it_was_about_to_be() -> None:
+    """In that session, whatever the variables say by now; for another scheduler it is not the same job."""
+    recorded = make_app_handle("local_cwd", "before", "a")
+    job = await _job(session="now")
+    assert job.at(recorded).target.session == "before"
+    with pytest.raises(InvalidInputError, match="while it was being submitted: local_docker"):
+        (await _job(scheduler="local_docker")).at(recorded)
 
 
 async def test_a_job_may_have_a_command_and_an_environment(runner: Runner) -> None:

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 from uuid import uuid4
 
 import pytest
 from prefect import get_client
-from prefect.client.schemas.objects import State
-from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.exceptions import InfrastructureNotAvailable, InfrastructureNotFound
-from prefect.states import Cancelled, Completed, Crashed, Pending, Running
+from prefect.states import Cancelled, Pending, Running
 from prefect_pool import Pool
-from prefect_runs import FlowRun
+from prefect_worker import at_work, handle_of, running_app, set_state, until
 
 from prefect_torchx._engine.job_configuration import configuration_of
-from prefect_torchx.worker import TorchXJobConfiguration, TorchXWorker, care
-from prefect_torchx.worker.adoption import WORKER_LABEL
+from prefect_torchx.worker import TorchXJobConfiguration, care, submission
 from prefect_torchx.worker.identity import app_id
 from torchx_core.runner import Runner
-from torchx_core.specs import AppDef, AppHandle, AppState, Role, make_app_handle
-from torchx_core.testing import wait_until
+from torchx_core.specs import AppDef, AppState, Role
 
 pytestmark = [
     pytest.mark.anyio,
@@ -36,84 +28,19 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-WAIT_S = 120.0
-T = TypeVar("T")
-
 SLEEP = "sleep 300"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Return the event loop that Prefect uses."""
-    return "asyncio"
-
-
-@pytest.fixture
-def pool(prefect_api: str, runner: Runner, tmp_path: Path) -> Iterator[Pool]:
-    """Return a work pool of its own for each test; its apps are those of `runner`."""
-    del runner  # sets the state directory for this process
-    pool = Pool(prefect_api, tmp_path)
-    yield pool
-    pool.close()
-    gc.collect()  # here, where what it finds is known and ignored: see `pytestmark`
-
-
-@asynccontextmanager
-async def _at_work(pool: Pool, name: str = "me", limit: int | None = None) -> AsyncIterator[TorchXWorker]:
-    """Yield a worker that has started, and stop it as SIGTERM does."""
-    started: asyncio.Future[TorchXWorker] = asyncio.get_running_loop().create_future()
-
-    async def work() -> None:
-        async with TorchXWorker(pool.name, name=name, limit=limit) as worker:
-            started.set_result(worker)
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(work())
-    task.add_done_callback(lambda ended: started.done() or started.cancel(str(ended)))
-    try:
-        yield await started
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def _until(predicate: Callable[[], T | None]) -> T:
-    """Wait in a thread: the worker needs this one."""
-    return await asyncio.to_thread(wait_until, predicate, WAIT_S)
-
-
-async def _running_app(runner: Runner) -> AppHandle:
-    """Return the newest app once it runs."""
-
-    def newest() -> AppHandle | None:
-        apps = runner.list("local_cwd")
-        return apps[-1].app_handle if apps and apps[-1].state is AppState.RUNNING else None
-
-    return await _until(newest)
-
-
-def _set(run: FlowRun, state: State[None], *, worker: str | None = None) -> None:
-    with get_client(sync_client=True) as client:
-        client.set_flow_run_state(run.id, state, force=True)
-        if worker:
-            client.update_flow_run_labels(run.id, {WORKER_LABEL: worker})
-
-
-def _handle(run: FlowRun, handout: int = 1) -> AppHandle:
-    return make_app_handle("local_cwd", "torchx", app_id(run.id, handout))
 
 
 async def test_a_failed_app_is_a_crashed_flow_run(pool: Pool) -> None:
     """The message is that of any failed app; what it printed last is in the flow run's log."""
     run = pool.ask("patient", command="sh -c 'echo boom; exit 3'", stream_output=False)
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
         state = await asyncio.to_thread(run.wait_for)
-        await _until(lambda: any("boom" in line for line in run.lines()) or None)
+        await until(lambda: any("boom" in line for line in run.lines()) or None)
     assert state.is_crashed()
     assert str(state.message).startswith("replica flow/0 failed with exit code 3")
-    assert str(state.message).endswith(_handle(run))
+    assert str(state.message).endswith(handle_of(run))
 
 
 async def test_the_message_keeps_secrets(pool: Pool) -> None:
@@ -122,7 +49,7 @@ async def test_the_message_keeps_secrets(pool: Pool) -> None:
     command = "sh -c 'printf %s \"$ERROR\" > $TORCHELASTIC_ERROR_FILE; exit 3'"
     env = {"API_TOKEN": "hunter2", "ERROR": error}
     run = pool.ask("patient", command=command, env=env, stream_output=False)
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
         state = await asyncio.to_thread(run.wait_for)
     assert "bad ***" in str(state.message)
@@ -132,7 +59,7 @@ async def test_the_message_keeps_secrets(pool: Pool) -> None:
 async def test_output_is_streamed(pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
     """What the app prints is in the worker's own output, after the flow run's name."""
     run = pool.ask("patient", command="echo hello there")
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
         await asyncio.to_thread(run.wait_for)
     assert " | hello there\n" in capsys.readouterr().out
@@ -141,7 +68,7 @@ async def test_output_is_streamed(pool: Pool, capsys: pytest.CaptureFixture[str]
 async def test_a_process_that_leaves_its_flow_run_unfinished_crashes_it(pool: Pool) -> None:
     """Exit code 0 is no excuse."""
     run = pool.ask("patient", command="true")
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
         state = await asyncio.to_thread(run.wait_for)
     assert "left its flow run unfinished" in str(state.message)
@@ -150,7 +77,7 @@ async def test_a_process_that_leaves_its_flow_run_unfinished_crashes_it(pool: Po
 async def test_a_wrong_job_variable_is_refused(pool: Pool) -> None:
     """The flow run crashes with our message, and nothing was submitted."""
     run = pool.ask("patient", cfg={"grace": 5})
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
         state = await asyncio.to_thread(run.wait_for)
     assert state.is_crashed()
@@ -161,7 +88,7 @@ async def test_a_wrong_job_variable_is_refused(pool: Pool) -> None:
 async def test_two_workers_never_run_one_flow_run_twice(pool: Pool, tmp_path: Path) -> None:
     """They ask at the same time, and both are offered everything; each flow run starts once."""
     runs = [pool.ask("patient", command=f"sh -c 'echo $$ >> {tmp_path}/starts'") for _ in range(5)]
-    async with _at_work(pool) as one, _at_work(pool, "two") as two:
+    async with at_work(pool) as one, at_work(pool, "two") as two:
         await asyncio.gather(one.get_and_submit_flow_runs(), two.get_and_submit_flow_runs())
         for run in runs:
             await asyncio.to_thread(run.wait_for)
@@ -169,38 +96,13 @@ async def test_two_workers_never_run_one_flow_run_twice(pool: Pool, tmp_path: Pa
     assert len((tmp_path / "starts").read_text().split()) == len(runs)
 
 
-@pytest.mark.parametrize(
-    "end", [Crashed(message="boom"), Completed(message="fine")], ids=["crashed", "completed"]
-)
-async def test_a_worker_that_comes_too_late_leaves_the_end_as_it_was(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch, end: State[None]
-) -> None:
-    """The server gives it a flow run that was offered to it, and that a faster one saw to its end since."""
-    run = pool.ask("patient", command="true")
-    async with _at_work(pool) as one, _at_work(pool, "two") as two:
-        offered = await two.client.get_scheduled_flow_runs_for_work_pool(pool.name)
-        await one.get_and_submit_flow_runs()
-        await asyncio.to_thread(run.wait_for)
-        _set(run, end)
-
-        async def late_answer(*_: object, **__: object) -> list[WorkerFlowRunResponse]:
-            return offered
-
-        monkeypatch.setattr(two.client, "get_scheduled_flow_runs_for_work_pool", late_answer)
-        await two.get_and_submit_flow_runs()
-        await _until(lambda: any("not submitting" in line for line in run.lines()) or None)
-        await _until(lambda: run.state.is_final() or None)
-    assert (run.state.type, run.state.message) == (end.type, end.message)
-    assert pool.apps() == [_handle(run)]
-
-
 async def test_a_flow_run_that_was_cancelled_before_its_app_was_submitted_gets_none(pool: Pool) -> None:
     """It stays as it is, with one state Cancelled."""
     run = pool.ask("patient", command="true")
-    _set(run, Pending())
-    async with _at_work(pool) as worker:
+    set_state(run, Pending())
+    async with at_work(pool) as worker:
         flow_run = await worker.client.read_flow_run(run.id)
-        _set(run, Cancelled())
+        set_state(run, Cancelled())
         await worker.run(flow_run, await configuration_of(worker, flow_run))
         states = await worker.client.read_flow_run_states(run.id)
     assert [state.name for state in states] == ["Scheduled", "Pending", "Cancelled"]
@@ -210,30 +112,30 @@ async def test_a_flow_run_that_was_cancelled_before_its_app_was_submitted_gets_n
 async def test_apps_outlive_the_worker_and_are_taken_up(pool: Pool, runner: Runner) -> None:
     """The next worker of that name follows the same app, and counts it in its limit."""
     run = pool.ask("patient", command=SLEEP)
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
-        handle = await _running_app(runner)
-        await _until(lambda: pool.infrastructure_pid(run) == handle or None)
+        handle = await running_app(runner)
+        await until(lambda: pool.infrastructure_pid(run) == handle or None)
     assert pool.state_of(handle) is AppState.RUNNING
-    async with _at_work(pool, limit=3) as worker:
-        await _until(lambda: worker.limiter.borrowed_tokens == 1 or None)
+    async with at_work(pool, limit=3) as worker:
+        await until(lambda: worker.limiter.borrowed_tokens == 1 or None)
         runner.cancel(handle, grace_s=0)
-        await _until(lambda: worker.limiter.borrowed_tokens == 0 or None)
+        await until(lambda: worker.limiter.borrowed_tokens == 0 or None)
     assert pool.apps() == [handle]
 
 
 async def test_what_ended_without_a_worker_is_told_by_the_next(pool: Pool, runner: Runner) -> None:
     """No flow run stays Running because its app ended while nobody looked."""
     run = pool.ask("patient", command=SLEEP)
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
-        handle = await _running_app(runner)
-        await _until(lambda: pool.infrastructure_pid(run) == handle or None)
-    _set(run, Running())
+        handle = await running_app(runner)
+        await until(lambda: pool.infrastructure_pid(run) == handle or None)
+    set_state(run, Running())
     runner.cancel(handle, grace_s=0, reason="tired")
     await asyncio.to_thread(runner.wait, handle)
     assert run.state.is_running()
-    async with _at_work(pool):
+    async with at_work(pool):
         state = await asyncio.to_thread(run.wait_for)
     assert state.is_crashed()
     assert "tired" in str(state.message)
@@ -242,10 +144,10 @@ async def test_what_ended_without_a_worker_is_told_by_the_next(pool: Pool, runne
 async def test_a_colleagues_flow_runs_are_left_alone(pool: Pool, runner: Runner) -> None:
     """A worker that is online has them in its own care."""
     pool.ask("patient", command=SLEEP)
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
-        await _running_app(runner)
-        async with _at_work(pool, "colleague", limit=3) as colleague:
+        await running_app(runner)
+        async with at_work(pool, "colleague", limit=3) as colleague:
             for _ in range(3):
                 await colleague.sync_with_backend()
             assert colleague.limiter.borrowed_tokens == 0
@@ -254,18 +156,18 @@ async def test_a_colleagues_flow_runs_are_left_alone(pool: Pool, runner: Runner)
 async def test_what_was_taken_and_never_submitted_is_submitted(pool: Pool, runner: Runner) -> None:
     """A worker that was killed in between left nothing but its name and a Pending flow run."""
     run = pool.ask("patient", command=SLEEP)
-    _set(run, Pending(), worker="me")
-    async with _at_work(pool):
-        assert await _running_app(runner) == _handle(run)
+    set_state(run, Pending(), worker="me")
+    async with at_work(pool):
+        assert await running_app(runner) == handle_of(run)
 
 
 async def test_a_flow_run_whose_app_is_gone_has_crashed(pool: Pool) -> None:
     """It would be Running for ever."""
     run = pool.ask("patient", command=SLEEP)
-    _set(run, Running(), worker="me")
+    set_state(run, Running(), worker="me")
     with get_client(sync_client=True) as client:
-        client.update_flow_run(run.id, infrastructure_pid=_handle(run))
-    async with _at_work(pool):
+        client.update_flow_run(run.id, infrastructure_pid=handle_of(run))
+    async with at_work(pool):
         state = await asyncio.to_thread(run.wait_for)
     assert "the app of this flow run is gone" in str(state.message)
 
@@ -275,7 +177,7 @@ async def test_an_app_that_another_worker_submitted_is_the_flow_runs(pool: Pool,
     run = pool.ask("patient", command=SLEEP)
     theirs = AppDef("flow-run", [Role("flow", image="", entrypoint="true")])
     handle = runner.run(theirs, "local_cwd", app_id=app_id(run.id, 1))
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
         state = await asyncio.to_thread(run.wait_for)
     assert "left its flow run unfinished" in str(state.message)
@@ -286,16 +188,16 @@ async def test_a_flow_run_that_is_started_again_runs_once_at_a_time(
     pool: Pool, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The earlier app is over before the next begins."""
-    monkeypatch.setattr(care, "PREDECESSOR_S", 0.2)
+    monkeypatch.setattr(submission, "PREDECESSOR_S", 0.2)
     run = pool.ask("patient", command=SLEEP)
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
-        first = await _running_app(runner)
-        await _until(lambda: pool.infrastructure_pid(run) == first or None)
+        first = await running_app(runner)
+        await until(lambda: pool.infrastructure_pid(run) == first or None)
     run.run_again()
-    async with _at_work(pool, "colleague") as colleague:
+    async with at_work(pool, "colleague") as colleague:
         await colleague.get_and_submit_flow_runs()
-        await _until(lambda: _handle(run, 2) in pool.apps() or None)
+        await until(lambda: handle_of(run, 2) in pool.apps() or None)
     assert pool.state_of(first) is AppState.CANCELLED
 
 
@@ -305,11 +207,11 @@ async def test_a_cancelled_flow_run_that_does_not_end_is_ended(
     """The worker stops the app when the flow's own process did not, and finishes the flow run."""
     monkeypatch.setattr(care, "CANCEL_PATIENCE_S", 0.0)
     run = pool.ask("patient", command=SLEEP, grace_s=0)
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
-        handle = await _running_app(runner)
-        await _until(lambda: pool.infrastructure_pid(run) == handle or None)
-        _set(run, Running())
+        handle = await running_app(runner)
+        await until(lambda: pool.infrastructure_pid(run) == handle or None)
+        set_state(run, Running())
         await worker.sync_with_backend()
         assert pool.state_of(handle) is AppState.RUNNING
         run.cancel()
@@ -323,9 +225,9 @@ async def test_killing_infrastructure_may_be_repeated(pool: Pool, runner: Runner
     """Also when the app is over; what is no app of ours is told apart."""
     handle = runner.run(AppDef("a", [Role("flow", image="", entrypoint="sleep", args=["300"])]), "local_cwd")
     job = TorchXJobConfiguration()
-    async with _at_work(pool) as worker:
+    async with at_work(pool) as worker:
         await worker.kill_infrastructure(handle, job, grace_seconds=0)
-        await _until(lambda: pool.state_of(handle) is AppState.CANCELLED or None)
+        await until(lambda: pool.state_of(handle) is AppState.CANCELLED or None)
         await worker.kill_infrastructure(handle, job, grace_seconds=0)
         with pytest.raises(InfrastructureNotFound, match="host:17"):
             await worker.kill_infrastructure("host:17", job)

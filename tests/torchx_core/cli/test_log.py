@@ -80,7 +80,7 @@ def test_a_moment_may_be_a_time(cli: Cli) -> None:
 def test_the_log_of_a_running_app_ends_at_its_last_line(cli: Cli) -> None:
     """Unless it is followed."""
     handle = submitted(Print("so far"), Hold())
-    wait_until(lambda: cli("log", handle).out == "main/0 so far\n")
+    wait_until(lambda: cli("log", handle).out == "main/0 so far\n", 60)
     assert state_of(handle) == "RUNNING"
 
 
@@ -91,7 +91,7 @@ def test_a_followed_log_ends_with_the_app() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "main/0 first\n"
         _cancel(handle)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_an_interrupt_of_a_followed_log_is_its_end() -> None:
@@ -101,7 +101,7 @@ def test_an_interrupt_of_a_followed_log_is_its_end() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "main/0 first\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     assert (process.returncode, err.strip()) == (130, "")
     assert state_of(handle) == "RUNNING"
 
@@ -135,6 +135,7 @@ def test_wait_returns_the_apps_exit_code(cli: Cli) -> None:
 def test_wait_gives_up_at_its_timeout(cli: Cli) -> None:
     """Which does nothing to the app."""
     handle = submitted(Hold())
+    wait_until(lambda: state_of(handle) == "RUNNING", 60)
     assert cli("wait", handle, "--timeout", "0.2").code == 124
     assert state_of(handle) == "RUNNING"
 
@@ -142,10 +143,11 @@ def test_wait_gives_up_at_its_timeout(cli: Cli) -> None:
 def test_an_interrupt_of_wait_leaves_what_somebody_else_started() -> None:
     """Where nobody can be asked."""
     handle = submitted(Hold())
+    wait_until(lambda: state_of(handle) == "RUNNING", 60)
     with in_pipes("wait", handle) as process:
-        wait_until(lambda: _listens(process.pid))
+        wait_until(lambda: _listens(process.pid), 60)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "which goes on" in err
     assert state_of(handle) == "RUNNING"

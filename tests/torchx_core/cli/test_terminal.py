@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
 import pytest
 from cli_apps import app_file, ended, state_of, submitted
-from cli_terminal import in_terminal
+from cli_terminal import Terminal, in_terminal
 
 from torchx_core.testing import (
     Exit,
@@ -27,21 +28,22 @@ def test_a_run_shows_a_line_per_replica_below_its_log() -> None:
     """State, progress, message, the last metric and the last line, kept up to date."""
     with in_terminal("run", "--app", app_file(*LIVELY, replicas=2), "--app-id", "x") as terminal:
         terminal.wait_for("x  RUNNING")
-        for k in (0, 1):
-            wait_until(
-                lambda k=k: any(  # type: ignore[misc]  # the loop's own value
-                    line.startswith(f"  main/{k}  RUNNING")
-                    and line.endswith("━━━━━━──────  50%  epoch 5  loss 0.25 @7  hello")
-                    for line in terminal.shown()
-                )
-            )
-        lines = terminal.shown()
+        lines = wait_until(lambda: _whole(terminal), 60)
         assert lines[0] == HANDLE
         assert sorted(lines[1:3]) == ["main/0 hello", "main/1 hello"]
         assert lines[3].startswith("x  RUNNING")
         assert len(lines) == 6
-        before = lines[3]
-        wait_until(lambda: terminal.shown()[3] != before)  # the clock goes on without events
+        wait_until(lambda: (_whole(terminal) or lines)[3] != lines[3], 60)  # the clock goes on without events
+
+
+def _whole(terminal: Terminal) -> list[str] | None:
+    """Return what is shown, unless it is about to be drawn or something is still to come."""
+    lines = terminal.shown()
+    told = "━━━━━━──────  50%  epoch 5  loss 0.25 @7  hello"
+    ready = [
+        line.startswith(f"  main/{k}  RUNNING") and line.endswith(told) for k, line in enumerate(lines[4:])
+    ]
+    return lines if ready == [True, True] else None
 
 
 def test_states_and_replicas_have_colours() -> None:
@@ -114,14 +116,14 @@ def test_another_key_goes_on() -> None:
             terminal.interrupt()
             terminal.wait_for("[c]ancel")
             terminal.press("n")
-            wait_until(lambda: not any("[c]ancel" in line for line in terminal.shown()))
-        assert any(line.startswith("x  RUNNING") for line in terminal.shown())
+            wait_until(lambda: not any("[c]ancel" in line for line in terminal.shown()), 60)
+        wait_until(lambda: any(line.startswith("x  RUNNING") for line in terminal.shown()), 60)
 
 
 def test_a_second_ctrl_c_cancels_and_a_third_leaves() -> None:
     """Who presses it again means it; the grace period is served without us."""
     steps = Print("hello"), Hold(ignore_term=True)
-    with in_terminal("run", "-cfg", "grace_s=3", "--app", app_file(*steps), "--app-id", "x") as terminal:
+    with in_terminal("run", "-cfg", "grace_s=8", "--app", app_file(*steps), "--app-id", "x") as terminal:
         terminal.wait_for("hello")
         terminal.interrupt()
         terminal.wait_for("[c]ancel")
@@ -134,13 +136,13 @@ def test_a_second_ctrl_c_cancels_and_a_third_leaves() -> None:
 
 
 def test_the_log_goes_on_while_the_question_is_open() -> None:
-    """So does the app's lease: nobody has stopped following."""
-    with in_terminal("run", "-cfg", "lease_s=2", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
+    """So does the app's lease: nobody has stopped following, for longer than it lasts."""
+    with in_terminal("run", "-cfg", "lease_s=3", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
         terminal.wait_for("hello")
         terminal.interrupt()
         terminal.wait_for("[c]ancel")
-        wait_until(lambda: "RUNNING  5." in "\n".join(terminal.shown()))
-        assert any("[c]ancel" in line for line in terminal.shown())
+        wait_until(lambda: re.search(r"RUNNING  ([6-9]\.\d|\d\d)", "\n".join(terminal.shown())), 60)
+        wait_until(lambda: any("[c]ancel" in line for line in terminal.shown()), 60)
         assert state_of(HANDLE) == "RUNNING"
 
 
@@ -174,8 +176,8 @@ def test_a_window_that_becomes_smaller_keeps_its_order() -> None:
     with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
         terminal.wait_for("loss 0.25")
         terminal.resize(40, 24)
-        wait_until(lambda: any(line.endswith("…") for line in terminal.shown()))
-        assert sum(line.startswith("  main/0") for line in terminal.shown()) == 1
+        wait_until(lambda: any(line.endswith("…") for line in terminal.shown()), 60)
+        wait_until(lambda: sum(line.startswith("  main/0") for line in terminal.shown()) == 1, 60)
 
 
 def test_wait_shows_the_board_without_the_log() -> None:

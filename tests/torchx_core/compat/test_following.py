@@ -19,7 +19,7 @@ from torchx_core.compat._torchx import split_lines
 from torchx_core.compat.pace import Pace
 from torchx_core.errors import InvalidInputError, SchedulerError, UnknownAppException
 from torchx_core.schedulers import LogsLost, Stream
-from torchx_core.testing import wait_until
+from torchx_core.testing import FakeClock, wait_until
 
 BACKEND = "torchx:shelf"
 WAIT = "while [ ! -e $$BOX/go ]; do sleep 0.01; done"
@@ -87,7 +87,7 @@ def test_a_backend_that_is_away_is_told_to_who_asks_once(
 def test_lines_that_cannot_be_read_are_told_as_lost(runner: Runner, shelf: Path) -> None:
     """With the reason; the stream ends all the same, and reading it again tells the same."""
     handle = submit(runner, r"printf '\377\n'")  # which the shelf cannot decode
-    wait_until((place_of(runner, handle, shelf) / "r" / "0" / "code").exists)
+    wait_until((place_of(runner, handle, shelf) / "r" / "0" / "code").exists, 60)
     events = [event for batch in runner.follow(handle) for event in batch.events]
     (lost,) = [event for event in events if isinstance(event, LogsLost)]
     assert (lost.role, lost.replica, lost.size_bytes) == ("r", 0, None)
@@ -116,14 +116,18 @@ def test_a_stream_that_is_not_kept_apart_is_refused(runner: Runner, streams: Str
     runner.wait(handle)
 
 
-def test_an_event_loop_goes_on_while_torchx_is_asked(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_loop_goes_on_while_torchx_is_asked(
+    runner: Runner, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A look that takes long blocks a thread of the loop's pool, not the loop."""
-    handle = submit(runner, "sleep 0.5; echo hello")
+    handle = submit(runner, f"{WAIT}; echo hello")
     looks: list[bool] = []
     original = Shelf.describe
 
     def describe(self: Any, app_id: str) -> object:
         looks.append(threading.current_thread() is threading.main_thread())
+        if not looks[-1]:
+            (shelf / app_id / "r" / "0" / "go").touch()
         return original(self, app_id)
 
     async def main() -> list[str]:
@@ -135,8 +139,9 @@ def test_an_event_loop_goes_on_while_torchx_is_asked(runner: Runner, monkeypatch
     assert not any(looks[looks.index(False) :])
 
 
-def test_the_pace_slows_down_and_heeds_the_cost() -> None:
+def test_the_pace_slows_down_and_heeds_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty looks a second down to one while nothing happens; costly ones at a twentieth of the time."""
+    monkeypatch.setattr("torchx_core.compat.pace.monotonic", FakeClock())
     pace = Pace()
     assert pace.is_due
     pace.looked(cost_s=0.0, news=False)

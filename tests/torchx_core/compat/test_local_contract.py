@@ -17,6 +17,7 @@ class TestTorchXLocalCwd(SchedulerContract):
     """``torchx:local_cwd``: the real package starts real processes."""
 
     backend = "torchx:local_cwd"
+    short_s = 2.0  # a busy host may stop a test for a while
 
     @pytest.fixture
     def new_runner(self) -> Callable[[], Runner]:

@@ -143,12 +143,12 @@ def test_the_whole_process_group_ends(runner: Runner, tmp_path: Path) -> None:
     handle = runner.run(
         AppDef("a", [sh(f"trap '' TERM; sh -c 'echo $$$$ >{pid}; exec sleep 99'; sleep 99")]), BACKEND
     )
-    wait_until(lambda: pid.exists() and pid.read_text())
+    wait_until(lambda: pid.exists() and pid.read_text(), 60)
     assert runner.cancel(handle, grace_s=0.1, reason="enough") is CancelOutcome.REQUESTED
     status = runner.wait(handle)
     assert status is not None
     assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
-    wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+    wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists(), 60)
     runner.delete(handle)
 
 
@@ -184,7 +184,7 @@ def test_the_app_ends_with_its_process(tmp_path: Path) -> None:
         "from torchx_core import *; import sys, os\n"
         "r = Role('r', '', entrypoint='sh', args=['-c', f'echo $$$$ >{sys.argv[1]}; exec sleep 99'])\n"
         f"get_runner('ends').run(AppDef('a', [r]), '{BACKEND}')\n"
-        "while not os.path.exists(sys.argv[1]): pass\n"
+        "while not (os.path.exists(sys.argv[1]) and open(sys.argv[1]).read()): pass\n"
     )
     subprocess.run(
         [sys.executable, "-c", program, pid], check=True, env={**os.environ, "TMPDIR": str(tmp_path)}

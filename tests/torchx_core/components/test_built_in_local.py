@@ -23,7 +23,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
         yield runner
         for app in runner.list("local_cwd"):  # what a failed test left running
             runner.cancel(app.app_handle, grace_s=0)
-            runner.wait(app.app_handle, timeout_s=20)
+            runner.wait(app.app_handle, timeout_s=60)
 
 
 def run(

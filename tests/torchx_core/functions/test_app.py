@@ -166,7 +166,7 @@ def test_what_a_function_prints_is_seen_at_once(
         from pathlib import Path
 
         print("ready")  # noqa: T201  (that is the point)
-        for _ in range(1000):
+        for _ in range(6000):
             if Path(path).exists():
                 return True
             time.sleep(0.01)  # noqa: TID251  (runs in the app)

@@ -14,7 +14,7 @@ class TestFakeScheduler(SchedulerContract):
     """Steps are the arguments of a fake program."""
 
     backend = "fake"
-    short_s = 0.1
+    short_s = 1.0  # a busy host may stop a test for a while
 
     @pytest.fixture
     def new_runner(self) -> partial[Runner]:

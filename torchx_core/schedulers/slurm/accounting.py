@@ -9,7 +9,7 @@ from itertools import islice
 from threading import Lock
 from typing import Final, cast
 
-from torchx_core.schedulers.slurm.commands import CommandFailed, NoAnswer, call
+from torchx_core.schedulers.slurm.commands import CommandFailed, ask
 from torchx_core.schedulers.slurm.job import UNLISTED, Job, Row, is_over, merged, number, state_of
 from torchx_core.schedulers.slurm.question import Question
 
@@ -74,11 +74,9 @@ class Accounting:
         for first in range(0, len(unknown), _MOST):
             some = unknown[first : first + _MOST]
             try:
-                answer = _parse(call(_question(some)))
+                answer = ask(_question(some), _parse)
             except CommandFailed:
                 answer = {}  # none is kept here
-            except ValueError as err:
-                raise NoAnswer("sacct", str(err)) from err
             with self._lock:
                 self._learn(some, answer)
 
@@ -119,7 +117,7 @@ def _question(job_ids: Iterable[str]) -> list[str]:
     return ["sacct", "--json", f"--jobs={','.join(job_ids)}"]
 
 
-def _parse(text: str | bytes) -> dict[str, Job]:
+def _parse(text: str) -> dict[str, Job]:
     return merged(text, _remembered)
 
 
@@ -137,6 +135,7 @@ def _remembered(row: Row) -> Job:
         comment=str(cast("Row", row.get("comment") or {}).get("job") or ""),
         reason=str(state.get("reason") or ""),
         nodes=_nodes(row.get("nodes")),
+        ended_at=number(cast("Row", row.get("time") or {}).get("end")),
         ended_by=str(row.get("kill_request_user") or ""),
     )
 

@@ -1,18 +1,26 @@
-"""Puts down the wish that an app ends, and makes the nodes look at once."""
+"""Puts down the wish that an app ends, and has Slurm wake whoever is to see to it."""
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import suppress
 from typing import Final
 
 from torchx_core.errors import SchedulerError
-from torchx_core.schedulers.slurm.commands import call
+from torchx_core.schedulers.slurm.commands import CommandFailed, ask, call
 from torchx_core.schedulers.slurm.facts import read_facts
+from torchx_core.schedulers.slurm.job import parse_queue
+from torchx_core.schedulers.slurm.queue import QUESTION
 from torchx_core.schedulers.slurm.record import STOP, AppRecord
 from torchx_core.specs import AppState
 
-__all__ = ["ask_to_end"]
+__all__ = ["end_in_slurm", "ring", "wish_to_end"]
+
+logger: Final = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 4.0
+"""How long Slurm may take for all that it is asked to do; whoever cancels may have little time."""
 
 _WAITING: Final = (("--state=PENDING",),)
 _BEGUN: Final = (
@@ -23,15 +31,10 @@ _BEGUN: Final = (
 """What scancel is told of a job, of which no more than its last state is known."""
 
 
-def ask_to_end(record: AppRecord, grace_s: float | None, reason: str) -> None:
-    """Write the wish, which the nodes obey within a second, and ring them; the first wish counts.
+def wish_to_end(record: AppRecord, grace_s: float | None, reason: str) -> bool:
+    """Write the wish, which the nodes obey within a second; return whether there was room.
 
-    A job that waits is taken from the queue, and one that Slurm has suspended is ended by Slurm. Slurm being
-    away, the wish stands, and a job that begins later ends at once. Without room for the wish, Slurm is
-    to end the job itself; the reason is lost.
-
-    Raises:
-        SchedulerError: There is no room, and Slurm is away or has no job yet; retryable.
+    The first wish counts.
     """
     stop: dict[str, object] = {
         "outcome": AppState.CANCELLED.name,
@@ -40,18 +43,39 @@ def ask_to_end(record: AppRecord, grace_s: float | None, reason: str) -> None:
         "time": time.time(),
         "index": -1,
     }
-    if not record.write(STOP, stop):
-        _end_in_slurm(record)
-        return
+    return record.write(STOP, stop)
+
+
+def ring(record: AppRecord) -> None:
+    """Have Slurm make the nodes look at once, take a job that waits from its queue, end one it has suspended.
+
+    Takes seconds at most. Slurm being away, the wish stands, and a job that begins later ends at once.
+    """
+    deadline = time.monotonic() + PATIENCE_S
     facts = read_facts(record)
-    if facts.job_id is not None:
+    try:
+        job_id = facts.job_id or _listed_job(record)
         for words in _BEGUN if facts.begun else _WAITING:
-            with suppress(SchedulerError):
-                call(["scancel", *words, facts.job_id])
+            if job_id is not None:
+                with suppress(CommandFailed):  # it has just ended
+                    call(["scancel", *words, job_id], patience_s=max(0.0, deadline - time.monotonic()))
+    except SchedulerError as err:
+        logger.warning("app %s is to end, and Slurm cannot be told just now: %s", record.app_id, err)
 
 
-def _end_in_slurm(record: AppRecord) -> None:
+def end_in_slurm(record: AppRecord) -> None:
+    """Have Slurm end the job itself, for want of room for the wish; the reason is lost.
+
+    Raises:
+        SchedulerError: Slurm is away, or has no job yet; retryable.
+    """
     job_id = read_facts(record).job_id
     if job_id is None:
         raise SchedulerError(f"cannot cancel app {record.app_id!r}: the disk is full", retryable=True)
-    call(["scancel", job_id])
+    call(["scancel", job_id], patience_s=PATIENCE_S)
+
+
+def _listed_job(record: AppRecord) -> str | None:
+    """Return the job of a submitter that died before it could write its id down."""
+    jobs = ask(QUESTION, parse_queue, patience_s=PATIENCE_S).values()
+    return next((job.job_id for job in jobs if job.comment.startswith(record.comment)), None)

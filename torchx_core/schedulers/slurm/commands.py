@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from torchx_core.errors import SchedulerError
 
-__all__ = ["CommandFailed", "NoAnswer", "call"]
+__all__ = ["CommandFailed", "NoAnswer", "ask", "call"]
+
+T = TypeVar("T")
 
 _PATIENCE_S = 60.0
 _AWAY = (
@@ -16,6 +19,8 @@ _AWAY = (
     "Socket timed out",
     "Connection refused",
     "Zero Bytes were transmitted",
+    "Transport endpoint is not connected",
+    "Insane message length",
     "Slurm backup controller in standby mode",
     "Slurm temporarily unable to accept job",
     "slurm_persist_conn_open",
@@ -39,12 +44,33 @@ class NoAnswer(SchedulerError):
         super().__init__(f"{program}: no answer from Slurm's controller: {said}", retryable=True)
 
 
-def call(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+def ask(command: Sequence[str], parse: Callable[[str], T], *, patience_s: float = _PATIENCE_S) -> T:
+    """Run a command of Slurm's and return what its answer means.
+
+    Args:
+        command: Its words.
+        parse: Reads what it prints; raises ValueError when that is no answer.
+        patience_s: How long to wait for it.
+
+    Raises:
+        CommandFailed: It refused, or is not installed.
+        NoAnswer: The controller is away.
+    """
+    try:
+        return parse(call(command, patience_s=patience_s))
+    except ValueError as err:
+        raise NoAnswer(command[0], str(err)) from err
+
+
+def call(
+    command: Sequence[str], env: Mapping[str, str] | None = None, *, patience_s: float = _PATIENCE_S
+) -> str:
     """Run a command of Slurm's and return what it prints.
 
     Args:
         command: Its words.
         env: Its environment; None for ours.
+        patience_s: How long to wait for it.
 
     Raises:
         CommandFailed: It refused, or is not installed.
@@ -57,13 +83,13 @@ def call(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
-            timeout=_PATIENCE_S,
+            timeout=patience_s,
             cwd="/",  # ours may be gone
         )
     except FileNotFoundError as err:
         raise CommandFailed(command[0], "not found; is this a host of the cluster?") from err
     except subprocess.TimeoutExpired as err:
-        raise NoAnswer(command[0], f"nothing within {_PATIENCE_S:g} s") from err
+        raise NoAnswer(command[0], f"nothing within {patience_s:g} s") from err
     if done.returncode:
         raise failure(command[0], done.stderr)
     return done.stdout.decode("utf-8", "replace")

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from torchx_core.schedulers.slurm.exits import exit_of
-from torchx_core.schedulers.slurm.facts import Attempt, Facts
+from torchx_core.schedulers.slurm.facts import Attempt, Facts, Stop
 from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, is_waiting
 from torchx_core.schedulers.slurm.record import SLURM_LOG, AppRecord
 from torchx_core.specs import AppState
 
-__all__ = ["Verdict", "decide", "exit_words", "may_be_listed_yet"]
+__all__ = ["Verdict", "decide", "exit_words", "is_new", "may_be_listed_yet"]
 
 UNSEEN_S: Final = 60.0
 """How long a job that Slurm does not list is taken for one that is about to be."""
+CLOCKS_DIFFER_S: Final = 60.0
+"""By how much, at most, the clocks of the cluster's hosts."""
 _TOLD: Final = {
     "NODE_FAIL": "node {nodes} failed",
     "BOOT_FAIL": "node {nodes} did not boot",
@@ -31,23 +33,24 @@ class Verdict(NamedTuple):
 
     state: AppState
     msg: str = ""
+    for_good: bool = True
+    """Whether it stays so, being terminal; else a submit of the app's id still makes it run."""
 
 
-def decide(record: AppRecord, facts: Facts, job: Job | None, *, now: float) -> Verdict:
-    """Return the app's state; a terminal one is for good.
+def decide(record: AppRecord, facts: Facts, job: Job | None) -> Verdict:
+    """Return how the app stands.
 
     Args:
         record: What was submitted.
         facts: Its files.
         job: What Slurm says of its job, which may be that it knows of none (`UNLISTED`); None when Slurm
-            does not answer.
-        now: Seconds since the epoch.
+            does not answer, or may not know it yet.
     """
     if facts.all_left:
         verdict = _by_the_nodes(record, facts)
         if verdict is not None:
             return verdict
-    if job is None or (job.state == UNLISTED and may_be_listed_yet(record, facts, now)):
+    if job is None:
         return _alive(facts) if facts.job_id is not None else Verdict(AppState.SUBMITTED)
     if facts.job_id is None and job.state == UNLISTED:
         return _without_a_job(facts)
@@ -57,17 +60,22 @@ def decide(record: AppRecord, facts: Facts, job: Job | None, *, now: float) -> V
     return _over(record, facts, job)
 
 
-def may_be_listed_yet(record: AppRecord, facts: Facts, now: float) -> bool:
-    """Return whether a job that Slurm does not list may be one that it was not asked about since."""
+def may_be_listed_yet(record: AppRecord, facts: Facts, asked_at: float) -> bool:
+    """Return whether a job that Slurm did not list, when it was asked, may have been too new for it."""
     if facts.job_id is None and (facts.submitting or facts.stop is not None):
         return facts.submitting  # whoever finds the app stopped submits nothing
-    return now - max(record.created_at, facts.submitted_at) < UNSEEN_S
+    return is_new(max(record.created_at, facts.submitted_at), asked_at)
+
+
+def is_new(submitted_at: float, asked_at: float) -> bool:
+    """Return whether Slurm, when it was asked, may not have listed a job that was submitted at that time."""
+    return asked_at - submitted_at < UNSEEN_S
 
 
 def _by_the_nodes(record: AppRecord, facts: Facts) -> Verdict | None:
     """Return the outcome when every task has come to its end and it is clear why."""
     if facts.stop is not None:
-        return _stopped(record, facts)
+        return None if _came_too_late(facts.stop, _last_end(facts)) else _stopped(record, facts)
     if all(attempts and _is_good(attempts[-1]) for attempts in facts.attempts):
         return Verdict(AppState.SUCCEEDED)
     return None
@@ -87,7 +95,8 @@ def _without_a_job(facts: Facts) -> Verdict:
     """Judge an app that was not handed to Slurm: its submitter died, so only a submit of its id can help."""
     if facts.stop is not None:
         return Verdict(AppState[facts.stop.outcome], facts.stop.msg)
-    return Verdict(AppState.FAILED, "its submitter ended before the job was handed to Slurm; submit it again")
+    why = "its submitter ended before the job was handed to Slurm; submit it again"
+    return Verdict(AppState.FAILED, why, for_good=False)
 
 
 def _alive(facts: Facts, job: Job | None = None) -> Verdict:
@@ -105,7 +114,7 @@ def _waiting(facts: Facts, job: Job) -> str:
 
 def _over(record: AppRecord, facts: Facts, job: Job) -> Verdict:
     """Judge an app whose job is over: Slurm's state first, exit codes second."""
-    if facts.stop is not None:
+    if facts.stop is not None and not _came_too_late(facts.stop, job.ended_at):
         return _stopped(record, facts)
     if job.state == "CANCELLED":
         by = f" by {job.ended_by}" if job.ended_by else ""
@@ -118,6 +127,15 @@ def _over(record: AppRecord, facts: Facts, job: Job) -> Verdict:
     said = "Slurm no longer lists its job" if job.state == UNLISTED else f"Slurm says {job.state}"
     more = record.path(SLURM_LOG)
     return Verdict(AppState.FAILED, f"{_failure(record, facts, lost[0])}; {said}; see {more}")
+
+
+def _came_too_late(stop: Stop, ended_at: float) -> bool:
+    """Return whether it is a wish to end what was over: whoever cancels does not ask Slurm first."""
+    return stop.index < 0 and bool(ended_at) and stop.time > ended_at + CLOCKS_DIFFER_S
+
+
+def _last_end(facts: Facts) -> float:
+    return max((a[-1].ended_at or 0.0 for a in facts.attempts if a), default=0.0)
 
 
 def _is_good(attempt: Attempt) -> bool:

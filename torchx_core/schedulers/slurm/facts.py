@@ -14,7 +14,7 @@ from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.record import JOB, STOP, SUBMIT_LOCK, AppRecord
 from torchx_core.supervisor.records import Json, read_json
 
-__all__ = ["Attempt", "Facts", "Run", "Stop", "error_of", "last_result", "read_attempt", "read_facts"]
+__all__ = ["Attempt", "Facts", "Run", "Stop", "error_of", "find_attempt", "last_result", "read_facts"]
 
 _MAX_ERROR_FILE = 1 << 18
 """Bytes; every status carries the file."""
@@ -51,6 +51,8 @@ class Stop:
     msg: str
     index: int
     """The replica whose failure it is, or -1."""
+    time: float = 0.0
+    """When that was written down, by the clock of whoever did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,24 +104,20 @@ def read_facts(record: AppRecord) -> Facts:
     )
 
 
-def read_attempt(log_dir: str, number: int) -> Attempt | None:
-    """Return what is known of an attempt; None when it has not started."""
-    refresh(log_dir)
-    folder = os.path.join(log_dir, str(number))
-    refresh(folder)
-    start = read_json(os.path.join(folder, "start.json"))
-    if start is None:
-        return None
-    end = read_json(os.path.join(folder, "end.json")) or {}
-    return Attempt(
-        number=number,
-        run=cast("int", start["run"]),
-        host=str(start["host"]),
-        started_at=cast("float", start["time"]),
-        ended_at=cast("float | None", end.get("time")),
-        code=cast("int | None", end.get("code")),
-        told=bool(end.get("told")),
-    )
+def find_attempt(log_dir: str, number: int, run: int = 0) -> Attempt | None:
+    """Return the first attempt from this number on, and from this run of the job on, that has begun.
+
+    Two things are skipped. A task on a node that was cut off may have claimed a number after a later run
+    began, and does nothing with it. And where a task of an earlier version of this library died at the wrong
+    moment, there is a directory without a start.
+    """
+    attempt = _read_attempt(log_dir, number)
+    if attempt is None and os.path.isdir(os.path.join(log_dir, str(number))):
+        later = find_attempt(log_dir, number + 1, run)
+        attempt = later and (_read_attempt(log_dir, number) or later)  # both may have begun since we looked
+    if attempt is not None and attempt.run < run:
+        return find_attempt(log_dir, attempt.number + 1, run)
+    return attempt
 
 
 def error_of(log_dir: str, number: int) -> str:
@@ -159,10 +157,29 @@ def _reports(path: str) -> Iterator[Json]:
 
 
 def _attempts(log_dir: str) -> Iterator[Attempt]:
-    number = 0
-    while attempt := read_attempt(log_dir, number):
+    attempt = find_attempt(log_dir, 0)
+    while attempt is not None:
         yield attempt
-        number += 1
+        attempt = find_attempt(log_dir, attempt.number + 1, attempt.run)
+
+
+def _read_attempt(log_dir: str, number: int) -> Attempt | None:
+    refresh(log_dir)
+    folder = os.path.join(log_dir, str(number))
+    refresh(folder)
+    start = read_json(os.path.join(folder, "start.json"))
+    if start is None:
+        return None
+    end = read_json(os.path.join(folder, "end.json")) or {}
+    return Attempt(
+        number=number,
+        run=cast("int", start["run"]),
+        host=str(start["host"]),
+        started_at=cast("float", start["time"]),
+        ended_at=cast("float | None", end.get("time")),
+        code=cast("int | None", end.get("code")),
+        told=bool(end.get("told")),
+    )
 
 
 def _is_locked(record: AppRecord) -> bool:
@@ -192,7 +209,12 @@ def _stop(record: AppRecord) -> Stop | None:
     stop = record.read(STOP)
     if stop is None:
         return None
-    return Stop(outcome=str(stop["outcome"]), msg=str(stop["msg"]), index=cast("int", stop["index"]))
+    return Stop(
+        outcome=str(stop["outcome"]),
+        msg=str(stop["msg"]),
+        index=cast("int", stop["index"]),
+        time=cast("float", stop["time"]),
+    )
 
 
 def _left(record: AppRecord, run: int) -> int:

@@ -15,7 +15,7 @@ from torchx_core.schedulers.scheduler import EventFeed
 from torchx_core.schedulers.slurm.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
 from torchx_core.schedulers.slurm.decide import Verdict
 from torchx_core.schedulers.slurm.exits import exit_of
-from torchx_core.schedulers.slurm.facts import Attempt, read_attempt
+from torchx_core.schedulers.slurm.facts import Attempt, find_attempt
 from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import LEASE, NEVER_RENEWED, AppRecord, Planned
@@ -156,9 +156,9 @@ class SlurmFeed(EventFeed):
             if attempt is None:
                 return
             if not place.started:
-                place.started = True
+                place.attempt, place.started = attempt.number, True
                 yield _changed(planned, attempt, AppState.RUNNING, attempt.started_at)
-            later = _find(known, planned, place.attempt + 1) is not None
+            later = _find(known, planned, place.attempt + 1, attempt.run)
             closed = attempt.code is not None or later or known is not None  # asked before its output is read
             before = place.runs, place.reports
             yield from self._output(planned, place, attempt)
@@ -167,13 +167,13 @@ class SlurmFeed(EventFeed):
             if not place.ended:
                 place.ended = True
                 yield _end(planned, attempt)
-            if not later:
+            if later is None:
                 return
-            self._place_next(place)
+            self._place_at(place, later.number)
 
     @staticmethod
-    def _place_next(place: ReplicaPlace) -> None:
-        place.attempt += 1
+    def _place_at(place: ReplicaPlace, number: int) -> None:
+        place.attempt = number
         place.started = place.ended = False
         place.runs = place.offset = place.reports = 0
 
@@ -191,11 +191,11 @@ class SlurmFeed(EventFeed):
             file.write(os.urandom(len(NEVER_RENEWED) // 2).hex().encode())  # in place: a full disk has room
 
 
-def _find(known: list[Attempt] | None, planned: Planned, number: int) -> Attempt | None:
-    """Return an attempt: as it is now, or as the app's last record has it."""
+def _find(known: list[Attempt] | None, planned: Planned, number: int, run: int = 0) -> Attempt | None:
+    """Return the first attempt from this number on: as it is now, or as the app's last record has it."""
     if known is None:
-        return read_attempt(planned.log_dir, number)
-    return known[number] if number < len(known) else None
+        return find_attempt(planned.log_dir, number, run)
+    return next((attempt for attempt in known if attempt.number >= number), None)
 
 
 def _changed(

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, cast
 
-__all__ = ["UNLISTED", "Job", "Row", "is_over", "is_waiting", "merged", "number", "parse_queue", "state_of"]
+__all__ = [
+    "UNLISTED",
+    "Job",
+    "Row",
+    "is_over",
+    "is_waiting",
+    "merged",
+    "number",
+    "parse_queue",
+    "rows",
+    "state_of",
+]
 
 UNLISTED: Final = "UNLISTED"
 """The state, in our own words, of a job that Slurm knows nothing of."""
@@ -27,11 +38,13 @@ class Job:
     reason: str = ""
     nodes: str = ""
     restarts: int = 0
+    ended_at: float = 0.0
+    """Seconds since the epoch, by the controller's clock; means nothing before it is over."""
     ended_by: str = ""
     """Who cancelled it; only accounting knows."""
 
 
-def parse_queue(text: str | bytes) -> dict[str, Job]:
+def parse_queue(text: str) -> dict[str, Job]:
     """Read squeue's JSON.
 
     Source: seen with 22.05; newer versions wrap numbers and give a list of states.
@@ -39,14 +52,14 @@ def parse_queue(text: str | bytes) -> dict[str, Job]:
     return merged(text, _queued)
 
 
-def merged(text: str | bytes, read: Callable[[Row], Job]) -> dict[str, Job]:
+def merged(text: str, read: Callable[[Row], Job]) -> dict[str, Job]:
     """Return the jobs of an answer by id; of a heterogeneous job all components have a say.
 
     Raises:
-        ValueError: The answer makes no sense.
+        ValueError: It is no answer.
     """
     found: dict[str, Job] = {}
-    for row in _rows(text):
+    for row in rows(text):
         try:
             job = read(row)
         except (AttributeError, KeyError, TypeError) as err:
@@ -56,9 +69,25 @@ def merged(text: str | bytes, read: Callable[[Row], Job]) -> dict[str, Job]:
     return found
 
 
-def _rows(text: str | bytes) -> Iterator[Row]:
+def rows(text: str) -> list[Row]:
+    """Return the jobs, or components of jobs, of an answer.
+
+    Whoever is told of an error is told of no job either: squeue prints both, and exits with 0, when the
+    controller is away (seen with 22.05). That is no answer.
+
+    Raises:
+        ValueError: It is none, or makes no sense.
+    """
     value = cast("dict[str, object]", json.loads(text))
-    yield from cast("list[Row]", value.get("jobs") or [])
+    errors = cast("list[Row]", value.get("errors") or [])
+    if errors:
+        raise ValueError("; ".join(map(_said, errors)))
+    return cast("list[Row]", value.get("jobs") or [])
+
+
+def _said(error: Row) -> str:
+    words = (error.get(name) for name in ("source", "description", "error"))
+    return ": ".join(str(word) for word in words if word)
 
 
 def _queued(row: Row) -> Job:
@@ -70,26 +99,42 @@ def _queued(row: Row) -> Job:
         reason=str(row.get("state_reason") or ""),
         nodes=str(row.get("nodes") or ""),
         restarts=number(row.get("restart_cnt")),
+        ended_at=number(row.get("end_time")),
     )
 
 
 def _both(a: Job, b: Job) -> Job:
     """Return two components as one job: what still runs counts more, then what went wrong."""
-    worse = max(a, b, key=lambda j: (j.state in _ON_NODES, is_waiting(j), j.state != "COMPLETED"))
+    worse = max(
+        a, b, key=lambda j: (not (is_waiting(j) or is_over(j)), is_waiting(j), j.state != "COMPLETED")
+    )
     return replace(
         worse,
         name=a.name or b.name,
         comment=a.comment or b.comment,
         nodes=",".join(filter(None, (a.nodes, b.nodes))),
         restarts=max(a.restarts, b.restarts),
+        ended_at=max(a.ended_at, b.ended_at),
     )
 
 
 _WAITING: Final = frozenset(
     {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 )
-_ON_NODES: Final = frozenset(
-    {"CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT", "COMPLETING"}
+_OVER: Final = frozenset(
+    {
+        UNLISTED,
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    }
 )
 
 
@@ -99,8 +144,11 @@ def is_waiting(job: Job) -> bool:
 
 
 def is_over(job: Job) -> bool:
-    """Return whether nothing comes of it any more."""
-    return job.state not in _WAITING | _ON_NODES
+    """Return whether nothing comes of it any more; a state that we do not know is one of a job that lives.
+
+    Whatever is taken for over is killed.
+    """
+    return job.state in _OVER
 
 
 def state_of(value: object) -> str:

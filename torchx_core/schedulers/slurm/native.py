@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from typing import cast
-
-from torchx_core.schedulers.slurm.commands import CommandFailed, call
-from torchx_core.schedulers.slurm.job import Row, number
+from torchx_core.schedulers.slurm.commands import CommandFailed, ask
+from torchx_core.schedulers.slurm.job import Row, number, rows
 from torchx_core.schedulers.slurm.queue import QUESTION
 from torchx_core.schedulers.slurm.record import JOB, AppRecord
 
@@ -27,7 +24,7 @@ def native(record: AppRecord) -> dict[str, object]:
     if job is None:
         return found
     job_id = str(job["job_id"])
-    listed = [row for row in _rows(call(QUESTION)) if job_id in _ids(row)]
+    listed = [row for row in ask(QUESTION, rows) if job_id in _ids(row)]
     if listed:
         return {**found, "job_id": job_id, "squeue": listed}
     return {**found, "job_id": job_id, "sacct": _accounted(job_id)}
@@ -35,14 +32,10 @@ def native(record: AppRecord) -> dict[str, object]:
 
 def _accounted(job_id: str) -> list[Row]:
     try:
-        return _rows(call(["sacct", "--json", f"--jobs={job_id}"]))
+        return ask(["sacct", "--json", f"--jobs={job_id}"], rows)
     except CommandFailed:
         return []  # there is no accounting
 
 
 def _ids(row: Row) -> set[str]:
     return {str(number(row.get(name))) for name in ("job_id", "het_job_id")}
-
-
-def _rows(text: str) -> list[Row]:
-    return cast("dict[str, list[Row]]", json.loads(text)).get("jobs") or []

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Generic, TypeVar
 
-from torchx_core.schedulers.slurm.commands import failure
+from torchx_core.schedulers.slurm.commands import NoAnswer, failure
 
 __all__ = ["Question"]
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 class Question(Generic[T]):
     """One command, started when this is made; whoever made it takes the answer, or drops it."""
 
-    def __init__(self, command: Sequence[str], parse: Callable[[bytes], T]) -> None:
+    def __init__(self, command: Sequence[str], parse: Callable[[str], T]) -> None:
         """Ask.
 
         Args:
             command: The command line.
-            parse: Reads what the command prints; raises ValueError when that makes no sense.
+            parse: Reads what the command prints; raises ValueError when that is no answer.
         """
         self.asked_at: float = time.monotonic()
         self.took_s: float = 0.0
@@ -66,6 +66,6 @@ class Question(Generic[T]):
             if code:
                 return failure(self._program, self._errors.read())
             try:
-                return self._parse(self._output.read())
+                return self._parse(self._output.read().decode("utf-8", "replace"))
             except ValueError as err:
-                return err
+                return NoAnswer(self._program, str(err))

@@ -12,7 +12,7 @@ from typing import Final
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.slurm.accounting import Accounting
-from torchx_core.schedulers.slurm.commands import NoAnswer, call
+from torchx_core.schedulers.slurm.commands import ask
 from torchx_core.schedulers.slurm.job import Job, parse_queue
 from torchx_core.schedulers.slurm.question import Question
 
@@ -38,6 +38,11 @@ class Snapshot:
     jobs: Mapping[str, Job] = field(default_factory=dict[str, Job])
     asked_at: float = float("-inf")
     """When it was asked, on the monotonic clock."""
+
+    @property
+    def asked_time(self) -> float:
+        """The same, in seconds since the epoch."""
+        return time.time() - (time.monotonic() - self.asked_at)
 
 
 class JobQueue:
@@ -132,9 +137,7 @@ class JobQueue:
 
 def _answer() -> dict[str, Job] | SchedulerError:
     try:
-        return parse_queue(call(QUESTION))
-    except ValueError as err:
-        return NoAnswer(QUESTION[0], str(err))
+        return ask(QUESTION, parse_queue)
     except SchedulerError as err:
         return err
 

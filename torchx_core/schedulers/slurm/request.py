@@ -126,11 +126,19 @@ def _common(app_id: str, app_dir: str, comment: str, cfg: Mapping[str, CfgVal]) 
     return [
         f"--job-name={app_id}",
         f"--comment={comment} {cfg['comment']}" if cfg.get("comment") else f"--comment={comment}",
-        f"--output={app_dir}/{SLURM_LOG}".replace("%", "%%"),
+        f"--output={_pattern(os.path.join(app_dir, SLURM_LOG))}",
         "--open-mode=append",
         "--requeue" if cfg["requeue"] else "--no-requeue",
         f"--export={cfg['export']}",
     ]
+
+
+def _pattern(path: str) -> str:
+    """Return what stands for the path among sbatch's options, where ``%`` and a backslash mean something.
+
+    Where there is a backslash, ``%`` means nothing (seen with 22.05).
+    """
+    return path.replace("\\", "\\\\") if "\\" in path else path.replace("%", "%%")
 
 
 def _component(role: Role, cfg: Mapping[str, CfgVal]) -> list[str]:

@@ -20,7 +20,7 @@ from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.recorded import RecordedScheduler
-from torchx_core.schedulers.slurm.cancelling import ask_to_end
+from torchx_core.schedulers.slurm.cancelling import end_in_slurm, ring, wish_to_end
 from torchx_core.schedulers.slurm.diagnosis import diagnose
 from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.native import native
@@ -28,7 +28,7 @@ from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import JobQueue, shared_queue
 from torchx_core.schedulers.slurm.record import AppRecord, read_record
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app, render
-from torchx_core.schedulers.slurm.settle import ask_about_all, may_run, settle
+from torchx_core.schedulers.slurm.settle import ask_about_all, is_known_over, may_run, settle
 from torchx_core.schedulers.slurm.submit import submit
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 
@@ -123,10 +123,13 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
     ) -> CancelOutcome:
-        """Write the wish, ring the nodes, return.
+        """Write the wish at once, ring the nodes, return: after seconds, also if Slurm does not answer.
+
+        An app that has ended in a way that only Slurm knows is REQUESTED to end, and stays what it was.
 
         Raises:
             InvalidInputError: The grace period is no length of time.
+            SchedulerError: There is no room for the wish, and Slurm is away or has no job yet; retryable.
         """
         check_grace(grace_s)
         record = read_record(self._app_dir(app_id))
@@ -136,9 +139,10 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
             with owned_by(record, if_owner) as owned:
                 if not owned:
                     return CancelOutcome.NOT_OWNER
-                if settle(record, self._queue).ended_at is not None:
+                if is_known_over(record):
                     return CancelOutcome.ALREADY_TERMINAL
-                ask_to_end(record, grace_s, reason)
+                written = wish_to_end(record, grace_s, reason)
+            (ring if written else end_in_slurm)(record)
         except FileNotFoundError:
             return CancelOutcome.UNKNOWN_APP  # deleted while we looked
         return CancelOutcome.REQUESTED

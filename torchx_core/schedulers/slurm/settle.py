@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.paths import name_of
-from torchx_core.schedulers.slurm.decide import Verdict, decide, may_be_listed_yet
+from torchx_core.schedulers.slurm.decide import Verdict, decide, is_new, may_be_listed_yet
 from torchx_core.schedulers.slurm.facts import Attempt, Facts, last_result, read_facts
 from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over
 from torchx_core.schedulers.slurm.queue import JobQueue, Snapshot
@@ -21,7 +21,7 @@ from torchx_core.schedulers.slurm.view import dump_final, final_attempts, load_f
 from torchx_core.specs import AppState, AppStatus, is_terminal
 from torchx_core.supervisor.records import Json, read_json
 
-__all__ = ["Look", "Standing", "ask_about_all", "exists", "look", "may_run", "settle"]
+__all__ = ["Look", "Standing", "ask_about_all", "exists", "is_known_over", "look", "may_run", "settle"]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -46,10 +46,10 @@ def settle(record: AppRecord, queue: JobQueue) -> Standing:
     if final is not None:
         return _over(record, final)
     facts = read_facts(record)
-    verdict = _verdict(record, facts, None)
+    verdict = decide(record, facts, None)
     if not is_terminal(verdict.state):
         with suppress(SchedulerError):
-            verdict = _verdict(record, facts, _asked(record, facts, queue))
+            verdict = decide(record, facts, _asked(record, facts, queue))
     return _standing(record, facts, verdict)
 
 
@@ -75,9 +75,9 @@ def look(record: AppRecord, queue: JobQueue, *, asked_after: float) -> Look:
         standing = _over(record, final)
         return Look(Verdict(standing.state, standing.status.msg), standing)
     facts = read_facts(record)
-    verdict = _verdict(record, facts, None)
+    verdict = decide(record, facts, None)
     if not is_terminal(verdict.state):
-        verdict = _verdict(record, facts, _listed_since(record, facts, queue, asked_after))
+        verdict = decide(record, facts, _listed_since(record, facts, queue, asked_after))
     return Look(verdict, _standing(record, facts, verdict) if is_terminal(verdict.state) else None)
 
 
@@ -86,38 +86,43 @@ def _listed_since(record: AppRecord, facts: Facts, queue: JobQueue, asked_after:
     if snapshot.asked_at < asked_after:
         return None
     job = _listed(record, facts, snapshot)
-    return _ours(record, queue.accounting.poll(job.job_id)) if _is_forgotten(record, facts, job) else job
+    if job is not None and _is_forgotten(job):
+        return _ours(record, queue.accounting.poll(job.job_id))
+    return job
+
+
+def is_known_over(record: AppRecord) -> bool:
+    """Return whether the app's own files say that it is over; Slurm is not asked."""
+    return record.read(FINAL) is not None or is_terminal(decide(record, read_facts(record), None).state)
 
 
 def ask_about_all(session_dir: str, queue: JobQueue) -> None:
     """See that accounting is asked once for all apps of a session that `settle` is about to look at."""
-    ids = set(_open_jobs(session_dir))
-    if ids:
+    jobs = dict(_open_jobs(session_dir))
+    if jobs:
         with suppress(SchedulerError):
-            queue.accounting.ask(ids.difference(queue.ask(at_most_s_old=_FRESH_S).jobs))
+            snapshot = queue.ask(at_most_s_old=_FRESH_S)
+            old = [job_id for job_id, at in jobs.items() if not is_new(at, snapshot.asked_time)]
+            queue.accounting.ask([job_id for job_id in old if job_id not in snapshot.jobs])
 
 
-def _open_jobs(session_dir: str) -> Iterator[str]:
-    """Yield the jobs of a session's apps that are not known to be over."""
+def _open_jobs(session_dir: str) -> Iterator[tuple[str, float]]:
+    """Yield the jobs of a session's apps that are not known to be over, and when they were submitted."""
     with suppress(FileNotFoundError):
         for name in os.listdir(session_dir):
             directory = os.path.join(session_dir, name)
             if not os.path.exists(os.path.join(directory, FINAL)):
                 job = read_json(os.path.join(directory, JOB))
                 if job is not None:
-                    yield str(job["job_id"])
+                    yield str(job["job_id"]), cast("float", job["time"])
 
 
 def _asked(record: AppRecord, facts: Facts, queue: JobQueue) -> Job | None:
     job = _listed(record, facts, queue.ask(at_most_s_old=_FRESH_S))
-    if _is_forgotten(record, facts, job):
+    if job is not None and _is_forgotten(job):
         queue.accounting.ask([job.job_id])
         return _ours(record, queue.accounting.poll(job.job_id))
     return job
-
-
-def _verdict(record: AppRecord, facts: Facts, job: Job | None) -> Verdict:
-    return decide(record, facts, job, now=time.time())
 
 
 def _standing(record: AppRecord, facts: Facts, verdict: Verdict) -> Standing:
@@ -128,14 +133,18 @@ def _standing(record: AppRecord, facts: Facts, verdict: Verdict) -> Standing:
     return Standing(state=verdict.state, ended_at=None, status=told, attempts=attempts)
 
 
-def _listed(record: AppRecord, facts: Facts, snapshot: Snapshot) -> Job:
-    """Find the app's job by its id, or by its comment when nobody had the time to write the id down."""
-    job: Job | None
+def _listed(record: AppRecord, facts: Facts, snapshot: Snapshot) -> Job | None:
+    """Find the app's job by its id, or by its comment when nobody had the time to write the id down.
+
+    None: the answer may be too old to know of it.
+    """
     if facts.job_id is not None:
         job = _ours(record, snapshot.jobs.get(facts.job_id))
     else:
         job = next((job for job in snapshot.jobs.values() if job.comment.startswith(record.comment)), None)
-    return job or Job(job_id=facts.job_id or "", state=UNLISTED)
+    job = job or Job(job_id=facts.job_id or "", state=UNLISTED)
+    too_old = job.state == UNLISTED and may_be_listed_yet(record, facts, snapshot.asked_time)
+    return None if too_old else job
 
 
 def _ours(record: AppRecord, job: Job | None) -> Job | None:
@@ -147,15 +156,17 @@ def _ours(record: AppRecord, job: Job | None) -> Job | None:
     return Job(job_id=job.job_id, state=UNLISTED)
 
 
-def _is_forgotten(record: AppRecord, facts: Facts, job: Job) -> bool:
+def _is_forgotten(job: Job) -> bool:
     """Return whether only accounting can say how the job ended."""
-    return job.state == UNLISTED and bool(job.job_id) and not may_be_listed_yet(record, facts, time.time())
+    return job.state == UNLISTED and bool(job.job_id)
 
 
 def _finished(record: AppRecord, verdict: Verdict) -> Json:
-    """Write the end down, unless somebody was faster; return what counts."""
+    """Write the end down if it is for good, unless somebody was faster; return what counts."""
     facts = read_facts(record)  # once more: what the nodes wrote before the job was over is all there now
     final = dump_final(verdict, facts, ended_at=_ended_at(facts), result=last_result(record))
+    if not verdict.for_good:
+        return final
     if not record.write(FINAL, final):
         logger.warning("no room to write down how app %s ended", record.app_id)
     return record.read(FINAL) or final

@@ -37,6 +37,7 @@ from torchx_core.errors import (
     SubmitOutcomeUnknownError,
 )
 from torchx_core.schedulers.difference import differences
+from torchx_core.schedulers.slurm.cancelling import ring
 from torchx_core.schedulers.slurm.commands import CommandFailed, call
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import (
@@ -160,7 +161,9 @@ def _has_job(record: AppRecord, request: SlurmRequest, queue: JobQueue) -> bool:
             return True
         job_id = _earlier_job(record, request.app_id, lock, queue) or _sbatch(record, request.app_id)
         record.write(JOB, {"job_id": job_id, "time": time.time()})  # or the job does, when there is room
-        return True
+    if os.path.exists(record.path(STOP)):
+        ring(record)  # whoever wrote it may have known of no job
+    return True
 
 
 def _is_settled(record: AppRecord) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
@@ -34,6 +35,7 @@ from torchx_core.launch import (
     AppDocument,
     Cfg,
     ComponentArgs,
+    Target,
     make_app,
     make_component,
     to_document,
@@ -169,6 +171,7 @@ class TorchXRunOperator(BaseOperator):
         self.fail_on_exit_codes = fail_on_exit_codes
         self.links: dict[str, str] = {}
         self._given = app
+        self.has_option_secrets = False  # until the templates are rendered
         self._killed = False
         self._check_arguments()
         self._check_source()
@@ -184,7 +187,9 @@ class TorchXRunOperator(BaseOperator):
     def render_template_fields(self, context: Context, jinja_env: jinja2.Environment | None = None) -> None:
         """Render, then hide secrets before Airflow shows the rendered fields."""
         super().render_template_fields(context, jinja_env)
-        self._rendered_app()
+        with suppress(AirflowFailException):  # `execute` says so, unless an earlier try's app still runs
+            self._rendered_app()
+        self._hide_option_secrets()
 
     @override
     def execute(self, context: Context) -> object:
@@ -239,6 +244,15 @@ class TorchXRunOperator(BaseOperator):
         for role in app.roles:
             _engine.mask_secrets(role.env)
         return app
+
+    def _hide_option_secrets(self) -> None:
+        from airflow_torchx._options import hide_option_secrets
+        from airflow_torchx.hooks import TorchXHook
+
+        with suppress(InvalidInputError):  # likewise
+            target = TorchXHook(self.torchx_conn_id).target if self.torchx_conn_id else Target()
+            target = target.overridden(self.scheduler, self.session, self.cfg)
+            self.has_option_secrets = hide_option_secrets(target)
 
     def _check_arguments(self) -> None:
         check_texts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,27 +22,35 @@ from airflow_torchx._engine import (
 )
 from airflow_torchx._mapping import checked
 from airflow_torchx._parse_checks import has_template
-from torchx_core.errors import UnknownAppException, WaitTimeoutError
+from torchx_core.errors import UnknownAppException
 from torchx_core.launch import Target
 from torchx_core.specs import AppHandle, AppState, AppStatus, parse_app_handle
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
+    from torchx_core.runner import Runner
+
 __all__ = ["TorchXSensor"]
+
+TICK_S = 1.0
+"""How long a kill may go unnoticed; Airflow leaves a task 5 s between SIGTERM and SIGKILL."""
 
 
 class TorchXSensor(BaseSensorOperator):
     """Waits until an app has succeeded; never cancels it, whatever becomes of the sensor.
 
     Waits for events, so ``poke_interval`` plays no role but in ``mode="reschedule"``. Waiting renews the
-    app's lease. The app's result is the return value.
+    app's lease, in that mode at each poke: let them come more often than the lease is long. A sensor that
+    Airflow has asked to end, or whose supervisor has died, ends within a second and renews it no more. The
+    app's result is the return value.
 
     Args:
         handle: The app's handle, for example from another task's XCom. (templated)
         torchx_conn_id: A connection of type ``torchx`` that says how to reach the scheduler. (templated)
         deferrable: Wait in the triggerer; None for what ``[operators] default_deferrable`` says.
-        show_log: Whether the app's output goes to this task's log too; only with ``deferrable``.
+        show_log: Whether the app's output goes to this task's log too; only with ``deferrable``, and only
+            where the scheduler tells the app's secrets, so that they can be masked (Docker does not).
 
     Raises:
         InvalidInputError: An argument is of a wrong type; at DAG parse.
@@ -69,6 +78,7 @@ class TorchXSensor(BaseSensorOperator):
         self.torchx_conn_id = torchx_conn_id
         self.deferrable = _engine.deferrable_by_default() if deferrable is None else deferrable
         self.show_log = show_log
+        self._killed = False
         check_texts(handle=handle, torchx_conn_id=torchx_conn_id)
         check_flag("deferrable", self.deferrable)
         check_flag("show_log", show_log)
@@ -87,20 +97,23 @@ class TorchXSensor(BaseSensorOperator):
             return super().execute(context)
         if self.deferrable:
             self._defer(context)
-        try:
-            with self._target().runner() as runner:
-                status = runner.wait(self.handle, timeout_s=self.timeout)
-        except WaitTimeoutError as err:
-            raise self._failed(str(err), AirflowSensorTimeout) from err
-        return self._result(status)
+        with self._target().runner() as runner:
+            return self._result(self._wait(runner))
+
+    @override
+    def on_kill(self) -> None:
+        """Take note: Airflow calls this in a signal handler, and then lets `execute` go on."""
+        self._killed = True
 
     @override
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; Airflow calls this in ``mode="reschedule"``."""
         with self._target().runner() as runner:
             status = runner.status(self.handle)
-        if status is not None and not status.is_terminal():
-            return PokeReturnValue(is_done=False)
+            if status is not None and not status.is_terminal():
+                with suppress(UnknownAppException):  # the next poke says so
+                    next(runner.follow(self.handle, logs=False, tick_s=0.0), None)  # renews its lease
+                return PokeReturnValue(is_done=False)
         return PokeReturnValue(is_done=True, xcom_value=self._result(status))
 
     def resume(self, context: Context, event: object = None) -> object:
@@ -113,6 +126,30 @@ class TorchXSensor(BaseSensorOperator):
             raise self._failed(fired.error)
         with self._target().runner() as runner:
             return self._result(runner.status(self.handle))
+
+    def _wait(self, runner: Runner) -> AppStatus | None:
+        """Return the app's final status, or None when there is no such app."""
+        deadline = time.monotonic() + self.timeout
+        status = runner.status(self.handle)
+        if status is None or status.is_terminal():
+            return status
+        with suppress(UnknownAppException):
+            for _ in runner.follow(self.handle, logs=False, tick_s=TICK_S):
+                self._look()
+                if time.monotonic() >= deadline:
+                    break
+        status = runner.status(self.handle)
+        if status is not None and not status.is_terminal():
+            message = f"{self.handle} has not ended in {self.timeout:g} s; it goes on"
+            raise self._failed(message, AirflowSensorTimeout)
+        return status
+
+    def _look(self) -> None:
+        """Give up when nobody is there to be told of the app's end; waiting on would keep its lease alive."""
+        if _engine.supervisor_is_gone():
+            raise AirflowException(f"Airflow's supervisor of this task is gone; {self.handle} goes on")
+        if self._killed:
+            raise AirflowException(f"Airflow has asked this task to end; {self.handle} goes on")
 
     def _defer(self, context: Context) -> None:
         from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral

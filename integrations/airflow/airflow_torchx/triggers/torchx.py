@@ -12,9 +12,10 @@ from typing import Any
 from typing_extensions import override
 
 from airflow_torchx import _engine, _engine_triggers
-from airflow_torchx._deferral import CURSOR_KEY, Deferral, Fired
+from airflow_torchx._deferral import CURSOR_KEY, Deferral, Fired, cursor_noted, make_note
 from airflow_torchx._engine_triggers import BaseTrigger, TaskSuccessEvent, TriggerEvent
 from airflow_torchx._log import AppLog
+from airflow_torchx._options import hide_option_secrets
 from airflow_torchx._outcome import status_xcoms
 from airflow_torchx._pace import Pace
 from airflow_torchx._plan import reason_of_user
@@ -95,21 +96,22 @@ class TorchXTrigger(BaseTrigger):
             shown_bytes=self._deferral.shown_bytes,
             left_out=self._deferral.left_out,
         )
-        deferral = self._deferral.at(await self._noted_cursor())
-        with await asyncio.to_thread(self._runner) as runner:
+        cursor = await self._noted_cursor()
+        with await _engine_triggers.ask_airflow(self._runner) as runner:
             watch = Watch(
                 runner,
-                deferral,
+                self._deferral,
                 log.write,
                 self._note,
                 [Pace(LINES_PER_S, BURST_LINES), _ALL_LINES],
                 _ALL_NOTES,
-                _engine.mask_secrets,
+                _engine_triggers.hide_secrets,
+                cursor,
             )
             over = await watch.until_over()
             fired = replace(over, shown_bytes=log.shown_bytes, left_out=log.left_out)
             event = self._event(runner, fired, drained=watch.drained)
-        await asyncio.sleep(min(max(0.0, deferral.not_before - time.time()), LONGEST_WAIT_S))
+        await asyncio.sleep(min(max(0.0, self._deferral.not_before - time.time()), LONGEST_WAIT_S))
         return event
 
     @override
@@ -173,12 +175,15 @@ class TorchXTrigger(BaseTrigger):
         if state == "deferred":
             logger.info("not cancelling %s: its task is still deferred", self._deferral.handle)
             return
-        with await asyncio.to_thread(self._runner) as runner:
+        with await _engine_triggers.ask_airflow(self._runner) as runner:
             await self._deferral.cancel(runner, reason_of_user(state))
 
     def _runner(self) -> Runner:
-        """Return a runner; asks Airflow for the connection once, which the event loop should not wait for."""
-        return get_runner() if self._hook is None else self._hook.get_conn()
+        """Return a runner; asks Airflow for the connection."""
+        if self._hook is None:
+            return get_runner()
+        hide_option_secrets(self._hook.target)
+        return self._hook.get_conn()
 
     def _event(self, runner: Runner, fired: Fired, *, drained: bool) -> TriggerEvent:
         """End the task from here where nothing is left to do for a worker; otherwise have it resumed."""
@@ -193,13 +198,15 @@ class TorchXTrigger(BaseTrigger):
 
     async def _noted_cursor(self) -> str | None:
         try:
-            return await _engine_triggers.load_note(self, CURSOR_KEY)
+            note = await _engine_triggers.load_note(self, CURSOR_KEY)
         except AirflowUnavailableError as err:
             logger.warning("showing lines of %s again: %s", self._deferral.handle, err)
             return None
+        return cursor_noted(note, self._deferral.token)
 
     async def _note(self, cursor: str) -> None:
+        note = make_note(self._deferral.token, cursor)
         try:
-            await _engine_triggers.save_note(self, CURSOR_KEY, cursor)
+            await _engine_triggers.save_note(self, CURSOR_KEY, note)
         except AirflowUnavailableError as err:
             logger.warning("cannot save the log position of %s: %s", self._deferral.handle, err)

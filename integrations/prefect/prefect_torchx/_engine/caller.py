@@ -7,11 +7,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import final
 
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext, RunContext, TaskRunContext
 
 from prefect_torchx._engine.lineage import ancestors, is_part
-from prefect_torchx._engine.server import patient_client
+from prefect_torchx._engine.server import ask_patiently
 from prefect_torchx.naming import FlowTry
 
 __all__ = ["Caller"]
@@ -45,9 +46,11 @@ class Caller:
         flow_run = self.flow.flow_run if self.flow else None
         if not self.flow_run_id or (flow_run and not is_part(flow_run)):
             return (_flow_try(flow_run),) if flow_run else ()
-        with patient_client() as client:
-            own = flow_run or client.read_flow_run(uuid.UUID(self.flow_run_id))
-            line = [own, *ancestors(client, own)]
+        return ask_patiently(lambda client: self._flow_tries(client, flow_run))
+
+    def _flow_tries(self, client: SyncPrefectClient, flow_run: FlowRun | None) -> tuple[FlowTry, ...]:
+        own = flow_run or client.read_flow_run(uuid.UUID(self.flow_run_id))
+        line = [own, *ancestors(client, own)]
         return tuple(_flow_try(each) for each in reversed(line))
 
     def work(self, root: str) -> str:
@@ -74,7 +77,9 @@ class Caller:
 
 
 def _flow_try(flow_run: FlowRun) -> FlowTry:
-    return FlowTry(run=str(flow_run.id), number=flow_run.run_count)
+    # Prefect begins to count pauses anew when it counts a run.
+    pauses = len(flow_run.empirical_policy.pause_keys or ())
+    return FlowTry(run=str(flow_run.id), number=flow_run.run_count, pauses=pauses)
 
 
 def _function_name(function: Callable[..., object]) -> str:

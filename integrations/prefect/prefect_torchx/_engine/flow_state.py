@@ -17,7 +17,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 
 from prefect_torchx._engine.lineage import ancestors
-from prefect_torchx._engine.server import brief_client
+from prefect_torchx._engine.server import ask_briefly, kept_connection
 
 __all__ = ["FlowRunWatch"]
 
@@ -78,8 +78,7 @@ class FlowRunWatch:
     def look(self) -> bool:
         """Ask the server now; return whether it answered."""
         try:
-            with brief_client() as client:
-                self._states = [state for run in self._read(client) if (state := run.state)]
+            self._states = [state for run in ask_briefly(self._read) if (state := run.state)]
         except Exception as err:  # noqa: BLE001  (whatever it is, the app must not suffer from it)
             logger.warning("cannot read the state of flow run %s: %r", self._flow_run_id, err)
             return False
@@ -95,7 +94,8 @@ class FlowRunWatch:
         return found
 
     def _run(self) -> None:
-        answered = True
-        # A tenth more or less: a thousand runs that began together must not ask together.
-        while not self._over.wait((LOOK_EVERY_S if answered else LOOK_AGAIN_S) * random.uniform(0.9, 1.1)):  # noqa: S311  (no secret)
-            answered = self.look()
+        pause_s = LOOK_EVERY_S
+        with kept_connection():
+            # A tenth more or less: a thousand runs that began together must not ask together.
+            while not self._over.wait(pause_s * random.uniform(0.9, 1.1)):  # noqa: S311  (no secret)
+                pause_s = LOOK_EVERY_S if self.look() else LOOK_AGAIN_S

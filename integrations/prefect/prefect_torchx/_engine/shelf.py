@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from threading import Lock
 from typing import Any, TypeVar, cast, final
@@ -26,7 +25,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import Artifact
 from prefect.client.schemas.sorting import ArtifactSort
 
-from prefect_torchx._engine.server import brief_client, patient_client
+from prefect_torchx._engine.server import ask_briefly, ask_patiently
 from prefect_torchx.position import Position
 from torchx_core.specs import AppHandle
 
@@ -66,7 +65,7 @@ class ServerShelf:
             return None
         # Not in haste: whoever does not find out shows again what has been shown.
         find = partial(self._find, handle=handle)
-        found = None if fresh else self._ask(find, patient_client)
+        found = None if fresh else self._ask(find, patiently=True)
         if found is None:
             self._create(handle, None)
             return None
@@ -110,14 +109,9 @@ class ServerShelf:
         """Return an id for this run's dealings with the app, by which the artifact is found at once."""
         return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.run}/{handle}")
 
-    def _ask(
-        self,
-        question: Callable[[SyncPrefectClient], T],
-        connect: Callable[[], AbstractContextManager[SyncPrefectClient]] = brief_client,
-    ) -> T | None:
+    def _ask(self, question: Callable[[SyncPrefectClient], T], *, patiently: bool = False) -> T | None:
         try:
-            with connect() as client:
-                return question(client)
+            return ask_patiently(question) if patiently else ask_briefly(question)
         except Exception as err:  # noqa: BLE001  (whatever it is, the app must not suffer from it)
             logger.warning("cannot keep on Prefect's server how far the log is: %r", err)
             return None

@@ -10,10 +10,12 @@ from uuid import UUID
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
-__all__ = ["WORKER_LABEL", "Crew"]
+__all__ = ["NOBODY", "WORKER_LABEL", "Crew"]
 
 WORKER_LABEL = "prefect.worker.name"
 """The label with which Prefect's workers mark a flow run as theirs, before they submit it."""
+NOBODY = "(whoever can see its app)"
+"""The name on a flow run that a worker marked which was too late, and cannot know whose it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,44 +1,35 @@
-"""A worker's care for the apps of its flow runs: submits them, follows them, tells how they ended."""
+"""A worker's care for the apps of its flow runs: follows them, stops them, tells how they ended."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 from uuid import UUID
 
-import anyio
 from prefect.logging.loggers import PrefectLogAdapter
 from prefect.states import Cancelled, Crashed
 
 from prefect_torchx.off_loop import in_daemon_thread
+from prefect_torchx.worker.apps import Apps
 from prefect_torchx.worker.ending import Verdict, exit_code, judge, tell
 from prefect_torchx.worker.following import Show, follow_to_end
-from prefect_torchx.worker.identity import app_id, is_app, is_app_of
-from prefect_torchx.worker.job import TorchXJobConfiguration
+from prefect_torchx.worker.handout import Stage
+from prefect_torchx.worker.identity import app_id, is_app
 from prefect_torchx.worker.last_lines import mask_of, read_last_lines
 from prefect_torchx.worker.server import FlowRuns
 from prefect_torchx.worker.tail import unsent
-from torchx_core.errors import AppIdConflictError, NotFoundError, SchedulerError
-from torchx_core.launch import AppRequest, Patience
-from torchx_core.runner import Runner, get_runner
-from torchx_core.specs import AppHandle, AppStatus, make_app_handle
+from torchx_core.specs import AppHandle, AppStatus
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 __all__ = ["Care"]
 
-PREDECESSOR_S: Final = 30.0
-"""How long the app of an earlier hand-out may take to end by itself: a flow that is suspended lets its
-running tasks end, and may be resumed meanwhile."""
 CANCEL_PATIENCE_S: Final = 45.0
 """How long a cancelled flow run may take to end by itself. Its process sees the state, gives the flow 30 s,
 and runs its ``on_cancellation`` hooks; that is the better end, and this is for when it does not come."""
-SUBMIT_PATIENCE_S: Final = 120.0
-"""How long a scheduler may be away while we submit."""
 CANCELLED: Final = "cancelled because the Prefect flow run was cancelled"
 
 logger = logging.getLogger(__name__)
@@ -48,23 +39,30 @@ logger = logging.getLogger(__name__)
 class Care:
     """Knows which flow runs are in this worker's care, and each one's app."""
 
-    def __init__(self, server: FlowRuns, log_of: Callable[[FlowRun], PrefectLogAdapter]) -> None:
+    def __init__(self, server: FlowRuns, apps: Apps, log_of: Callable[[FlowRun], PrefectLogAdapter]) -> None:
         """Hold nothing yet.
 
         Args:
             server: The pool's flow runs.
+            apps: Those on this host.
             log_of: The worker's logger into a flow run's log.
         """
         self._server = server
+        self._apps = apps
         self._log_of = log_of
-        self._runners: dict[str | None, Runner] = {}
         self._held: dict[UUID, AppHandle | None] = {}
+        self._resting: dict[UUID, UUID | None] = {}
         self._to_end_since: dict[UUID, float] = {}
 
-    @property
-    def held(self) -> Collection[UUID]:
-        """The flow runs in care."""
-        return self._held.keys()
+    def looked_after(self, active: Iterable[FlowRun]) -> Collection[UUID]:
+        """Return the flow runs that need nobody else: those in care, and those that rest.
+
+        Args:
+            active: The pool's flow runs that are not over, just read.
+        """
+        now = {flow_run.id: flow_run.state_id for flow_run in active}
+        self._resting = {key: state for key, state in self._resting.items() if now.get(key) == state}
+        return self._held.keys() | self._resting.keys()
 
     def hold(self, flow_run_id: UUID) -> None:
         """Take a flow run into care, before its app is known."""
@@ -74,51 +72,26 @@ class Care:
         """Let go of a flow run; its app goes on."""
         self._held.pop(flow_run_id, None)
 
-    def close(self) -> None:
-        """Release what the schedulers hold in this process; apps go on."""
-        for runner in self._runners.values():
-            runner.close()
+    def rest(self, flow_run: FlowRun) -> None:
+        """Leave a flow run alone until its state changes: it is suspended, say, and its app is over."""
+        self._resting[flow_run.id] = flow_run.state_id
 
-    async def submit(self, flow_run: FlowRun, job: TorchXJobConfiguration) -> AppHandle:
-        """Run the flow run as an app, once, however often and by whomever this is called.
+    async def see_through(self, flow_run: FlowRun, handle: AppHandle, show: Show | None) -> int:
+        """Follow the app to its end, and tell the server if the flow run does not know of it.
 
-        Raises:
-            TorchXError: The job is wrong, or its scheduler refused it.
+        Returns:
+            The exit code for Prefect, which crashes whatever has another one than 0: the app's where the flow
+            run is over; 0 where it is to go on without this app.
         """
-        runner = self._runner(job.session)
-        request = await in_daemon_thread(job.request, runner)
-        handout = await self._server.handout(flow_run.id)
-        own_id = app_id(flow_run.id, handout.number)
-        handle = make_app_handle(request.scheduler, runner.name, own_id)
-        if handout.end is not None:
-            self._log_of(flow_run).info("not submitting %s: this flow run is %s", handle, handout.end.name)
-            await self._server.end_again(flow_run.id, handout.end)
-            return handle
-        await self._see_off_predecessor(flow_run, own_id)
-        # Known to the server before it exists: whoever comes after us finds it there.
-        await self._server.record(flow_run.id, handle)
-        await _submit_once(request, runner, own_id)
-        return handle
-
-    async def sees(self, flow_run: FlowRun) -> bool:
-        """Return whether the flow run's app can be seen from here."""
-        handle = flow_run.infrastructure_pid or ""
-        with suppress(NotFoundError):  # a scheduler that only its worker's host has
-            return is_app_of(flow_run.id, handle) and await self._status(handle) is not None
-        return False
-
-    async def see_through(self, flow_run: FlowRun, handle: AppHandle, show: Show | None) -> AppStatus | None:
-        """Follow the app to its end, and tell the server if the flow run does not know of it."""
         self._held[flow_run.id] = handle
-        status = await follow_to_end(self._runner(), handle, show)
-        await self._report(flow_run, handle, status)
-        return status
+        status = await follow_to_end(self._apps.runner(), handle, show)
+        return exit_code(status) if await self._report(flow_run, handle, status) else 0
 
     async def kill(self, handle: AppHandle, grace_s: float) -> bool:
         """Ask for the app's end; return whether there is such an app. Repeating it does no harm."""
-        if await self._status(handle) is None:
+        if await self._apps.status(handle) is None:
             return False
-        await in_daemon_thread(self._runner().cancel, handle, grace_s=grace_s, reason=CANCELLED)
+        await self._apps.cancel(handle, CANCELLED, grace_s)
         return True
 
     async def stop_cancelled(self, active: Iterable[FlowRun]) -> None:
@@ -133,75 +106,47 @@ class Care:
         for flow_run_id, start in self._to_end_since.items():
             handle = self._held.get(flow_run_id)
             if handle and monotonic() - start >= CANCEL_PATIENCE_S and await self._is_cancelled(flow_run_id):
-                await in_daemon_thread(self._runner().cancel, handle, reason=CANCELLED)
+                await self._apps.cancel(handle, CANCELLED)
 
     async def _is_cancelled(self, flow_run_id: UUID) -> bool:
         now = await self._server.read(flow_run_id)
         state = now.state if now else None
         return now is None or (state is not None and (state.is_cancelling() or state.is_cancelled()))
 
-    async def _see_off_predecessor(self, flow_run: FlowRun, own_id: str) -> None:
-        """Outwait the app of an earlier hand-out, so that a flow run never runs twice at once."""
-        earlier = flow_run.infrastructure_pid or ""
-        if not is_app_of(flow_run.id, earlier) or is_app(earlier, own_id):
-            return
-        status = await self._status(earlier)
-        if status is None or status.is_terminal():
-            return
-        self._log_of(flow_run).info("waiting for the end of %s, of an earlier try", earlier)
-        with anyio.move_on_after(PREDECESSOR_S):
-            await follow_to_end(self._runner(), earlier)
-        reason = "cancelled because the Prefect flow run was started again"
-        await in_daemon_thread(self._runner().cancel, earlier, reason=reason)
-        await follow_to_end(self._runner(), earlier)
-
-    async def _report(self, flow_run: FlowRun, handle: AppHandle, status: AppStatus | None) -> None:
+    async def _report(self, flow_run: FlowRun, handle: AppHandle, status: AppStatus | None) -> bool:
+        """Tell the server of the app's end, if need be; return whether the flow run is over."""
+        handout = await self._server.settle(flow_run.id)
         now = await self._server.read(flow_run.id)
-        if now is None or not is_app(handle, app_id(now.id, (await self._server.handout(now.id)).number)):
-            return  # deleted, or handed out again: this app no longer speaks for it
-        mask = await in_daemon_thread(mask_of, self._runner(), handle)
+        if now is None:
+            return False
+        if not is_app(handle, app_id(now.id, handout.number)):  # this app no longer speaks for it
+            self.rest(now)
+            return False
+        mask = await in_daemon_thread(mask_of, self._apps.runner(), handle)
         why = mask(tell(status, handle))
-        match judge(now.state, retried_in_process=now.empirical_policy.retry_type == "in_process"):
+        match judge(now.state, retried_in_process=handout.stage is not Stage.WAITING):
             case Verdict.CANCELLED:
-                await self._server.end(now.id, Cancelled(message=CANCELLED))
+                return await self._server.end(now.id, Cancelled(message=CANCELLED))
             case Verdict.CRASHED:
-                if await self._server.end(now.id, Crashed(message=why)):
-                    await self._show_last_lines(now, handle)
-            case Verdict.LEAVE if now.state is not None and now.state.is_crashed():
-                if exit_code(status):  # its state tells what the process saw: a signal, not who sent it
-                    self._log_of(now).error("%s", why)
+                if not await self._server.end(now.id, Crashed(message=why)):
+                    return False
                 await self._show_last_lines(now, handle)
+                return True
             case Verdict.LEAVE:
-                pass
+                self.rest(now)
+                if now.state is not None and now.state.is_crashed():
+                    await self._explain_crash(now, handle, why if exit_code(status) else None)
+                return bool(now.state and now.state.is_final())
+
+    async def _explain_crash(self, flow_run: FlowRun, handle: AppHandle, why: str | None) -> None:
+        """Add to a state that tells what the process saw: a signal, say, and not who sent it."""
+        if why is not None:
+            self._log_of(flow_run).error("%s", why)
+        await self._show_last_lines(flow_run, handle)
 
     async def _show_last_lines(self, flow_run: FlowRun, handle: AppHandle) -> None:
-        output = await in_daemon_thread(read_last_lines, self._runner(), handle)
+        output = await in_daemon_thread(read_last_lines, self._apps.runner(), handle)
         lines = unsent(output, await self._server.messages(flow_run.id)) if output else []
         if lines:
             text = "\n".join(f"  {line}" for line in lines)
             self._log_of(flow_run).error("what %s printed last:\n%s", handle, text)
-
-    async def _status(self, handle: AppHandle) -> AppStatus | None:
-        return await in_daemon_thread(self._runner().status, handle)
-
-    def _runner(self, session: str | None = None) -> Runner:
-        """Return the runner of a session; for looking at an app any will do."""
-        if session not in self._runners:
-            self._runners[session] = get_runner(session)
-        return self._runners[session]
-
-
-async def _submit_once(request: AppRequest, runner: Runner, own_id: str) -> None:
-    """Submit, trying again where that is safe: an app that may have been submitted must not be given up."""
-    patience = Patience(SUBMIT_PATIENCE_S)
-    while True:
-        try:
-            await in_daemon_thread(request.submit, runner, own_id)
-        except AppIdConflictError:  # another worker, with other settings, came first: that app it is
-            return
-        except SchedulerError as err:
-            delay_s = patience.delay_after(err)
-            logger.warning("cannot submit %s, trying again in %.0f s: %s", own_id, delay_s, err)
-            await anyio.sleep(delay_s)
-        else:
-            return

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
 from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import BaseModel, Field
 from typing_extensions import override
 
+from torchx_core.errors import InvalidInputError
 from torchx_core.launch import DEFAULT_SCHEDULER, AppRequest, Target, make_app
 from torchx_core.runner import Runner
-from torchx_core.specs import NULL_RESOURCE, get_named_resources
+from torchx_core.specs import NULL_RESOURCE, AppHandle, get_named_resources, parse_app_handle
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import Flow, FlowRun, WorkPool
@@ -61,9 +62,9 @@ class _AppFields(BaseModel):
     lease_s: float | None = Field(
         default=DEFAULT_LEASE_S,
         title="Lease (Seconds)",
-        ge=0,
+        gt=0,
         description="A flow run ends itself when no worker has looked after it for that long. A worker that "
-        "stops leaves its flow runs to go on, and the next one takes them up again. 0: never.",
+        "stops leaves its flow runs to go on, and the next one takes them up again. null: never.",
     )
     grace_s: float | None = Field(
         default=None,
@@ -119,6 +120,20 @@ class TorchXJobConfiguration(_AppFields, BaseJobConfiguration):
         given = {name: value for name, value in chosen.items() if value is not None}
         return Target(scheduler=self.scheduler, session=self.session, cfgs=(given, self.cfg))
 
+    def at(self, recorded: AppHandle) -> Self:
+        """Return the job for the place where its app was to be submitted before: two places are two apps.
+
+        Raises:
+            InvalidInputError: The job is for another scheduler by now.
+        """
+        place = parse_app_handle(recorded)
+        if place.scheduler_backend != self.scheduler:
+            raise InvalidInputError(
+                f"the scheduler of this flow run was changed while it was being submitted: {self.scheduler}; "
+                f"expected {place.scheduler_backend}, for {recorded}; start the flow run again"
+            )
+        return self.model_copy(update={"session": place.session_name})
+
     def request(self, runner: Runner) -> AppRequest:
         """Return what to submit.
 
@@ -126,7 +141,7 @@ class TorchXJobConfiguration(_AppFields, BaseJobConfiguration):
             TorchXError: Something in the job's variables is wrong; the message names it.
         """
         app = make_app(self._document())
-        request = AppRequest.make(runner, app, self.target, lease_s=self.lease_s or None, deadline=None)
+        request = AppRequest.make(runner, app, self.target, lease_s=self.lease_s, deadline=None)
         runner.dryrun(request.app, request.scheduler, request.cfg)
         return request
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import StateCreate
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterState,
@@ -23,7 +24,7 @@ from prefect.client.schemas.sorting import LogSort
 from prefect.exceptions import ObjectNotFound
 
 from prefect_torchx.worker.adoption import WORKER_LABEL, Crew
-from prefect_torchx.worker.identity import Handout, latest_handout
+from prefect_torchx.worker.handout import Handout, latest_handout
 from torchx_core.specs import AppHandle
 
 if TYPE_CHECKING:
@@ -79,9 +80,14 @@ class FlowRuns:
         except ObjectNotFound:
             return None
 
-    async def handout(self, flow_run_id: UUID) -> Handout:
-        """Return the latest time that the flow run was handed to a worker."""
-        return latest_handout(await self._client.read_flow_run_states(flow_run_id))
+    async def settle(self, flow_run_id: UUID) -> Handout:
+        """Return the flow run's latest hand-out; give the flow run its end back, if a late worker took it."""
+        handout = latest_handout(await self._client.read_flow_run_states(flow_run_id))
+        now = await self.read(flow_run_id) if handout.end else None
+        end = handout.due(now.state) if now is not None and now.state is not None else None
+        if end is not None:
+            await self._give_back(flow_run_id, end)
+        return handout
 
     async def record(self, flow_run_id: UUID, handle: AppHandle) -> None:
         """Write down which app is the flow run's, or is about to be."""
@@ -96,14 +102,24 @@ class FlowRuns:
         result = await self._client.set_flow_run_state(flow_run_id, state)
         return result.status is SetStateStatus.ACCEPT
 
-    async def end_again(self, flow_run_id: UUID, state: State[Any]) -> None:
-        """Give the flow run back the final state that a worker took from it, if one did."""
-        now = await self.read(flow_run_id)
-        if now is not None and now.state is not None and not now.state.is_final():
-            await self._client.set_flow_run_state(flow_run_id, state, force=True)
-
     async def messages(self, flow_run_id: UUID) -> Collection[str]:
         """Return the latest records in the flow run's log."""
         wanted = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run_id]))
         logs = await self._client.read_logs(wanted, limit=PAGE, sort=LogSort.TIMESTAMP_DESC)
         return [log.message for log in logs]
+
+    async def _give_back(self, flow_run_id: UUID, end: State[Any]) -> None:
+        """Set a state that the flow run had; the client's own method forgets where its result is stored."""
+        state = StateCreate(
+            type=end.type,
+            name=end.name,
+            message=end.message,
+            data=end.data,
+            state_details=end.state_details,
+        )
+        await self._client.request(
+            "POST",
+            "/flow_runs/{id}/set_state",
+            path_params={"id": flow_run_id},
+            json={"state": state.model_dump(mode="json", serialize_as_any=True), "force": True},
+        )

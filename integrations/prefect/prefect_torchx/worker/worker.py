@@ -28,30 +28,34 @@ from uuid import UUID
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from httpx import HTTPError
 from prefect.exceptions import InfrastructureNotAvailable, InfrastructureNotFound, ObjectNotFound
 from prefect.states import Cancelled, Crashed
 from prefect.workers.base import BaseWorker, BaseWorkerResult
 from typing_extensions import override
 
 from prefect_torchx._engine.job_configuration import configuration_of
+from prefect_torchx.worker.apps import Apps
 from prefect_torchx.worker.care import Care
-from prefect_torchx.worker.ending import exit_code
 from prefect_torchx.worker.following import Show
+from prefect_torchx.worker.handout import Handout, Stage
 from prefect_torchx.worker.identity import is_app_of
 from prefect_torchx.worker.job import TorchXJobConfiguration, TorchXVariables
 from prefect_torchx.worker.server import FlowRuns
+from prefect_torchx.worker.submission import Submission
 from torchx_core.errors import InvalidInputError, MalformedAppHandleException, NotFoundError, TorchXError
 from torchx_core.schedulers import LogLines
 from torchx_core.specs import parse_app_handle
 
 if TYPE_CHECKING:
+    from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.objects import FlowRun
 
 __all__ = ["TorchXWorker", "TorchXWorkerResult"]
 
 
 class TorchXWorkerResult(BaseWorkerResult):
-    """How a flow run's app ended: its handle and its exit code."""
+    """How a flow run's app ended: its handle, and its exit code; 0 also when the flow run is to go on."""
 
 
 @final
@@ -85,13 +89,14 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         """Submit the flow run's app, or find it, and see it through to its end."""
         self._care.hold(flow_run.id)
         try:
-            handle = await self._care.submit(flow_run, configuration)
+            handle = await self._submission.submit(flow_run, configuration)
             if task_status is not None:
-                task_status.started(handle)
-            status = await self._care.see_through(flow_run, handle, _shower(flow_run, configuration))
+                task_status.started(handle)  # None: what is recorded of the flow run stays as it is
+            show = _shower(flow_run, configuration)
+            code = await self._care.see_through(flow_run, handle, show) if handle else 0
         finally:
             self._care.drop(flow_run.id)
-        return TorchXWorkerResult(identifier=handle, status_code=exit_code(status))
+        return TorchXWorkerResult(identifier=handle or "", status_code=code)
 
     @override
     async def kill_infrastructure(
@@ -122,8 +127,10 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         """Start, and take up what earlier workers left."""
         await super().__aenter__()
         self._flow_runs = FlowRuns(self.client, self._work_pool_name)
-        self._care = Care(self._flow_runs, self.get_flow_run_logger)
-        self._own.callback(self._care.close)
+        self._apps = Apps()
+        self._own.callback(self._apps.close)
+        self._submission = Submission(self._flow_runs, self._apps, self.get_flow_run_logger)
+        self._care = Care(self._flow_runs, self._apps, self.get_flow_run_logger)
         self._adopting = await self._own.enter_async_context(anyio.create_task_group())
         await self._sweep(self._adopting)
         return self
@@ -152,7 +159,9 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         try:
             active = await self._flow_runs.active()
             crew = await self._flow_runs.crew(self.name)
-            orphans = {flow_run.id: flow_run for flow_run in crew.orphans(active, self._care.held)}
+            orphans = {
+                flow_run.id: flow_run for flow_run in crew.orphans(active, self._care.looked_after(active))
+            }
             for flow_run in orphans.values():
                 if self._suspects is None or flow_run.id in self._suspects:
                     self._care.hold(flow_run.id)
@@ -165,25 +174,36 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
 
     async def _adopt(self, flow_run: FlowRun, *, mine: bool) -> None:
         try:
-            if mine or await self._care.sees(flow_run):
+            seen = await self._sees_app_of(flow_run)
+            if not (mine or seen or (flow_run.state and flow_run.state.is_pending())):
+                return
+            handout = await self._flow_runs.settle(flow_run.id)
+            mine = mine and not handout.late  # whose name it bears does not tell where its app is, then
+            if handout.stage is not Stage.OVER and (mine or seen):
                 with self._slot(flow_run.id):
-                    await self._take_up(flow_run, mine=mine)
+                    await self._take_up(flow_run, handout, mine=mine)
         except Exception:  # its app goes on, and the next sweep comes back to it
             self._logger.exception("cannot take up flow run %s; trying again later", flow_run.id)
         finally:
             self._care.drop(flow_run.id)
 
-    async def _take_up(self, flow_run: FlowRun, *, mine: bool) -> None:
+    async def _sees_app_of(self, flow_run: FlowRun) -> bool:
+        handle = flow_run.infrastructure_pid
+        return handle is not None and is_app_of(flow_run.id, handle) and await self._apps.sees(handle)
+
+    async def _take_up(self, flow_run: FlowRun, handout: Handout, *, mine: bool) -> None:
         self.get_flow_run_logger(flow_run).info("worker %r takes up this flow run", self.name)
         if not mine:
             await self._flow_runs.claim(flow_run.id, self.name)
         configuration = await self._configuration(flow_run)
         handle = flow_run.infrastructure_pid
-        if flow_run.state and flow_run.state.is_pending():
+        if handout.stage is Stage.TAKEN:
             await self._submit_again(flow_run, configuration)
         elif handle and is_app_of(flow_run.id, handle):
             show = _shower(flow_run, configuration, since=time()) if configuration else None
             await self._care.see_through(flow_run, handle, show)
+        else:
+            self._care.rest(flow_run)
 
     async def _submit_again(self, flow_run: FlowRun, configuration: TorchXJobConfiguration | None) -> None:
         """Settle what was half submitted, or not at all; what is there already is found."""
@@ -200,6 +220,16 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         with suppress(ObjectNotFound):
             return await configuration_of(self, flow_run)
         return None
+
+    @override
+    async def _propose_crashed_state(
+        self, flow_run: FlowRun, message: str, client: PrefectClient | None = None
+    ) -> None:
+        """Crash what cannot be submitted. Prefect would crash what it fails to submit too late, as well."""
+        with suppress(HTTPError):  # the server is away: Prefect's own method copes with that
+            if (await self._flow_runs.settle(flow_run.id)).stage is not Stage.TAKEN:
+                return
+        await super()._propose_crashed_state(flow_run, message, client)
 
     @contextmanager
     def _slot(self, flow_run_id: UUID) -> Iterator[None]:

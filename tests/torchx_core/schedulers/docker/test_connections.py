@@ -143,7 +143,7 @@ def exchange(stream: Stream, request: bytes) -> bytes:
         if data == b"":
             return answer.partition(b"\r\n\r\n")[2]
         if data is None:
-            ready = select.select([stream], [stream] if stream.wants_write else [], [], 20)
+            ready = select.select([stream], [stream] if stream.wants_write else [], [], 60)
             assert any(ready), "nothing happens"
         answer += data or b""
 
@@ -290,7 +290,7 @@ def test_an_ssh_that_gets_nowhere_is_ended() -> None:
         assert stream.receive(1) is None
         begun = monotonic()
         stream.close()
-        assert monotonic() - begun < 10
+        assert monotonic() - begun < 30
 
 
 def test_a_host_that_does_not_even_answer() -> None:
@@ -327,7 +327,7 @@ def test_a_handle_works_by_every_way(near_engine: DockerEngine, endpoint: Endpoi
         assert there.take_over(handle, "there")
         assert here.owner(handle) == "there"
         there.cancel(handle, grace_s=0, reason="seen from elsewhere")
-        wait_until(lambda: (status := here.status(handle)) is not None and status.is_terminal())
+        wait_until(lambda: (status := here.status(handle)) is not None and status.is_terminal(), 90)
         status = there.status(handle)
         assert status is not None
         assert status.state is AppState.CANCELLED

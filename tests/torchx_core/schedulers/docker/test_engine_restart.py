@@ -17,10 +17,12 @@ from torchx_core.schedulers.docker import watch
 from torchx_core.specs import AppDef, AppState, Role
 from torchx_core.testing.contract.base import each_event, in_order, texts
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
-LINES = 150
-PROGRAM = f"import time\nfor i in range({LINES}):\n    print(i, flush=True)\n    time.sleep(0.02)"
+LINES = 300
+TOO_MANY = 3000
+"""Of which a program never prints the last before its engine ends, however busy the host."""
+PROGRAM = "import time\nfor i in range({}):\n    print(i, flush=True)\n    time.sleep(0.02)"
 
 
 @pytest.fixture
@@ -30,9 +32,9 @@ def runner(frail_engine: DockerEngine) -> Iterator[Runner]:
         yield runner
 
 
-def submit(runner: Runner) -> str:
-    """Submit a program that prints for three seconds."""
-    role = Role("worker", PYTHON_IMAGE, entrypoint="python3", args=["-c", PROGRAM])
+def submit(runner: Runner, lines: int = LINES) -> str:
+    """Submit a program that prints fifty lines a second."""
+    role = Role("worker", PYTHON_IMAGE, entrypoint="python3", args=["-c", PROGRAM.format(lines)])
     return runner.run(AppDef("app", [role]), "local_docker", {"grace_s": 1})
 
 
@@ -87,11 +89,11 @@ def test_an_app_ends_with_its_engine(
 ) -> None:
     """Without, each line that the engine kept arrives, and the app was killed from outside."""
     restart(frail_engine, DockerEngine.terminate)
-    handle = submit(runner)
+    handle = submit(runner, TOO_MANY)
     batches = follow(runner, handle, lambda: restart(frail_engine, end))
     lines = texts(batches)
     assert lines == [str(i) for i in range(len(lines))]
-    assert 20 <= len(lines) < LINES
+    assert 20 <= len(lines) < TOO_MANY
     assert last(batches).state == AppState.FAILED
     assert "from outside" in last(batches).msg
     assert in_order(runner.follow(handle)) == in_order(batches)

@@ -76,7 +76,7 @@ class Replica:
 
     def wait_for(self, text: str) -> None:
         """Wait until it has printed the text."""
-        wait_until(lambda: text.encode() in self.container.logs(), 30)
+        wait_until(lambda: text.encode() in self.container.logs(), 90)
 
     @property
     def notes(self) -> Notes:
@@ -264,7 +264,7 @@ def test_time_is_up(play: Play, settings: dict[str, int], why: str, user: str) -
 
 def test_what_does_not_end_is_killed(play: Play) -> None:
     """After the grace period, with all that it started."""
-    replica = play("trap '' TERM; sleep 1000 & while :; do sleep 0.1; done", lease_s=1)
+    replica = play("trap '' TERM; sleep 1000 & while :; do sleep 0.1; done", lease_s=3)
     assert replica.start() == 137
     assert replica.attempts == [(None, False)]
 
@@ -283,8 +283,8 @@ def test_another_replicas_failure_ends_it(play: Play) -> None:
 def test_a_lease_that_is_renewed_lasts(play: Play) -> None:
     """Whatever is written there, as long as it changes."""
     replica = play(
-        "for i in 1 2 3 4 5 6 7 8; do echo $i >/run/torchx/lease; sleep 0.5; done; exit 3",
-        lease_s=2,
+        "i=0; while [ $i -lt 16 ]; do echo $i >/run/torchx/lease; sleep 0.5; i=$((i+1)); done; exit 3",
+        lease_s=5,
         user="0",
     )
     assert replica.start() == 3

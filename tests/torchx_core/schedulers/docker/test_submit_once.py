@@ -153,7 +153,7 @@ def test_a_refusal_of_one_takes_nothing_from_the_others(
     hasty = connected_at_start(engine, refuse_once)
     with ThreadPoolExecutor() as pool, closing(slow), closing(hasty):
         first = pool.submit(submit, slow, request)
-        wait_until(client.volumes.list)
+        wait_until(client.volumes.list, 60)
         second = pool.submit(submit, hasty, request)
         for done in (first, second):
             done.result()
@@ -336,7 +336,7 @@ def test_an_engine_that_goes_away_leaves_the_outcome_open(engine: DockerEngine, 
 def test_a_pruned_container_is_not_run_again(client: docker.DockerClient, runner: Runner) -> None:
     """An app that has begun never gets another container: what somebody removed is a failure."""
     handle = runner.run(app(Print("x")), "local_docker", app_id="one")
-    wait_until(lambda: not client.containers.list())
+    wait_until(lambda: not client.containers.list(), 90)
     for container in client.containers.list(all=True):
         container.remove()
     assert runner.run(app(Print("x")), "local_docker", app_id="one") == handle

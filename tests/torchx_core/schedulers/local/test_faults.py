@@ -49,7 +49,7 @@ def test_submit_to_a_full_disk(small_disk: Path) -> None:
         assert caught.value.retryable
         filler.unlink()
         assert runner.list("local_cwd") == []
-        status = runner.wait(runner.run(app_of("true"), "local_cwd", app_id="one"), timeout_s=10)
+        status = runner.wait(runner.run(app_of("true"), "local_cwd", app_id="one"), timeout_s=60)
         assert status
         assert status.state == AppState.SUCCEEDED
 
@@ -57,7 +57,8 @@ def test_submit_to_a_full_disk(small_disk: Path) -> None:
 @needs_root
 def test_a_disk_that_fills_up_costs_log_lines_not_the_job(small_disk: Path) -> None:
     """The program goes on and its exit code is recorded; what could not be stored is counted, not hidden."""
-    script = f"echo first; while [ ! -e {small_disk}/go ]; do sleep 0.01; done; seq 1 100000; exit 6"
+    go = small_disk.parent / "go"
+    script = f"echo first; while [ ! -e {go} ]; do sleep 0.01; done; seq 1 100000; exit 6"
     with get_runner("s", state_dir=str(small_disk)) as runner:
         handle = runner.run(app_of("sh", "-c", script), "local_cwd")
         follower = runner.follow(handle)
@@ -68,8 +69,8 @@ def test_a_disk_that_fills_up_costs_log_lines_not_the_job(small_disk: Path) -> N
             seen += [line.text for line in batch.lines()]
             lost += [e for e in batch.events if isinstance(e, LogsLost)]
             if seen and filler is None:
-                (small_disk / "go").touch()
                 filler = fill(small_disk, leave=65536)
+                go.touch()
         assert filler is not None
         status = runner.status(handle)
         assert status
@@ -77,7 +78,8 @@ def test_a_disk_that_fills_up_costs_log_lines_not_the_job(small_disk: Path) -> N
         assert seen[0] == "first"
         assert len(seen) < 100_001
         assert lost
-        assert seen == ["first", *[str(i) for i in range(1, 100_001) if str(i) in set(seen)]]
+        kept = set(seen)
+        assert seen == ["first", *[str(i) for i in range(1, 100_001) if str(i) in kept]]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "\0\0\0\0"])
@@ -115,7 +117,7 @@ def test_a_newer_record(runner: Runner, state_dir: Path) -> None:
 def test_a_torn_journal_is_read_up_to_the_tear(runner: Runner, state_dir: Path, tail: bytes) -> None:
     """Whatever follows the last whole event of a journal is left out."""
     handle = runner.run(app_of("sleep", "613.2"), "local_cwd", app_id="one")
-    wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING and running("613.2"))
+    wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING and running("613.2"), 60)
     with (state_dir / "local_cwd" / "s" / "one" / "journal.jsonl").open("ab") as file:
         file.write(tail)
     status = runner.status(handle)
@@ -136,7 +138,7 @@ def test_a_program_that_vanishes_is_a_failure_with_its_reason(runner: Runner, tm
     program.write_text("#!/no/such/interpreter\n")
     program.chmod(0o755)
     handle = runner.run(app_of(str(program), max_retries=3), "local_cwd")
-    status = runner.wait(handle, timeout_s=10)
+    status = runner.wait(handle, timeout_s=60)
     assert status
     assert status.state == AppState.FAILED
     assert status.num_restarts == 0
@@ -154,7 +156,7 @@ def test_one_missing_interpreter_stops_all(runner: Runner, tmp_path: Path) -> No
     broken.chmod(0o755)
     app = app_of(str(program), num_replicas=4)
     app.roles += app_of(str(broken), name="b").roles
-    status = runner.wait(runner.run(app, "local_cwd"), timeout_s=10)
+    status = runner.wait(runner.run(app, "local_cwd"), timeout_s=60)
     assert status
     assert status.state == AppState.FAILED
     assert running("612.1") == []
@@ -235,7 +237,7 @@ def test_a_session_name_may_be_anything_a_handle_allows(state_dir: Path) -> None
     """A session called .. stays inside the state directory."""
     with get_runner("..", state_dir=str(state_dir)) as runner:
         handle = runner.run(app_of("true"), "local_cwd", app_id=".hidden")
-        status = runner.wait(handle, timeout_s=10)
+        status = runner.wait(handle, timeout_s=60)
         assert status
         assert status.state == AppState.SUCCEEDED
         assert [a.app_handle for a in runner.list("local_cwd")] == [handle]

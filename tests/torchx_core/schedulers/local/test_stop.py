@@ -12,6 +12,9 @@ from torchx_core import AppState, AppStatus, Runner
 from torchx_core.schedulers import CancelOutcome, StateChanged
 from torchx_core.testing import wait_until
 
+PATIENCE_S = 60.0
+"""How long a test waits for something that must happen."""
+
 # Ignores SIGTERM and says when it is ready for it.
 STUBBORN = """
 import signal, time
@@ -40,9 +43,9 @@ def wait_for_line(runner: Runner, handle: str, text: str, times: int = 1) -> Non
 def test_cancel_reaches_an_escaped_grandchild(runner: Runner, state_dir: Path) -> None:
     """A grandchild that ignores SIGTERM and escaped is gone; the app is CANCELLED for every observer."""
     handle = runner.run(app_of(*escapee("esc-2")), "local_cwd")
-    wait_until(lambda: len(running("esc-2")) >= 2)
+    wait_until(lambda: len(running("esc-2")) >= 2, PATIENCE_S)
     assert runner.cancel(handle, grace_s=0.3, reason="no longer wanted") is CancelOutcome.REQUESTED
-    status = ended(runner.wait(handle, timeout_s=5))
+    status = ended(runner.wait(handle, PATIENCE_S))
     assert (status.state, status.msg) == (AppState.CANCELLED, "no longer wanted")
     assert running("esc-2") == []
     code = "import sys; from torchx_core import get_runner; print(get_runner('s').status(sys.argv[1]).state)"
@@ -54,10 +57,11 @@ def test_cancel_returns_at_once_and_kills_after_the_grace(runner: Runner) -> Non
     handle = runner.run(app_of("python3", "-c", STUBBORN, num_replicas=3), "local_cwd")
     wait_for_line(runner, handle, "up", times=3)
     asked = time.monotonic()
-    runner.cancel(handle, grace_s=0.5)
-    assert time.monotonic() - asked < 0.3
-    status = ended(runner.wait(handle, timeout_s=5))
-    assert time.monotonic() - asked >= 0.5
+    runner.cancel(handle, grace_s=3)
+    assert not ended(runner.status(handle)).is_terminal()
+    assert time.monotonic() - asked < 3
+    status = ended(runner.wait(handle, PATIENCE_S))
+    assert time.monotonic() - asked >= 3
     assert [r.signal for r in status.roles[0].replicas] == ["SIGKILL"] * 3
     assert [r.state for r in status.roles[0].replicas] == [AppState.CANCELLED] * 3
 
@@ -74,7 +78,7 @@ time.sleep(600)
 """
     handle = runner.run(app_of("sh", "-c", 'python3 -c "$0"; true', code), "local_cwd")
     wait_for_line(runner, handle, "up")
-    runner.cancel(handle, grace_s=5)
+    runner.cancel(handle, grace_s=60)
     assert "saved" in [line.text for line in lines_of(runner.follow(handle))]
     assert ended(runner.status(handle)).state == AppState.CANCELLED
 
@@ -83,8 +87,8 @@ def test_a_stopped_program_is_ended_too(runner: Runner) -> None:
     """A replica in SIGSTOP gets its SIGTERM."""
     handle = runner.run(app_of("sh", "-c", "echo up; kill -STOP $$; sleep 600"), "local_cwd")
     wait_for_line(runner, handle, "up")
-    runner.cancel(handle, grace_s=30)
-    assert ended(runner.wait(handle, timeout_s=5)).roles[0].replicas[0].signal == "SIGTERM"
+    runner.cancel(handle, grace_s=2 * PATIENCE_S)
+    assert ended(runner.wait(handle, PATIENCE_S)).roles[0].replicas[0].signal == "SIGTERM"
 
 
 def test_cancel_is_idempotent_and_says_what_it_came_to(runner: Runner) -> None:
@@ -92,7 +96,7 @@ def test_cancel_is_idempotent_and_says_what_it_came_to(runner: Runner) -> None:
     handle = runner.run(app_of("sleep", "600"), "local_cwd")
     runner.cancel(handle, reason="first")
     runner.cancel(handle, reason="second")
-    assert ended(runner.wait(handle, timeout_s=5)).msg == "first"
+    assert ended(runner.wait(handle, PATIENCE_S)).msg == "first"
     assert runner.cancel(handle) is CancelOutcome.ALREADY_TERMINAL
     assert runner.cancel("local_cwd://s/nobody") is CancelOutcome.UNKNOWN_APP
 
@@ -101,7 +105,7 @@ def test_cancel_right_after_submit(runner: Runner) -> None:
     """A cancel that comes before the supervisor is up is not lost."""
     handle = runner.run(app_of("sleep", "600"), "local_cwd")
     assert runner.cancel(handle) is CancelOutcome.REQUESTED
-    assert ended(runner.wait(handle, timeout_s=5)).state == AppState.CANCELLED
+    assert ended(runner.wait(handle, PATIENCE_S)).state == AppState.CANCELLED
 
 
 def test_a_former_owner_cannot_cancel(runner: Runner) -> None:
@@ -120,7 +124,7 @@ def test_deadline(runner: Runner, option: str) -> None:
     """The app ends itself when its time is over, though nobody watches."""
     value = 0.5 if option == "timeout_s" else time.time() + 0.5
     handle = runner.run(app_of("sleep", "600"), "local_cwd", {option: value})
-    status = ended(runner.wait(handle, timeout_s=5))
+    status = ended(runner.wait(handle, PATIENCE_S))
     assert status.state == AppState.CANCELLED
     assert "deadline passed" in status.msg
 
@@ -128,15 +132,15 @@ def test_deadline(runner: Runner, option: str) -> None:
 def test_lease_expires_when_nobody_follows(runner: Runner) -> None:
     """An app that nobody follows any more cancels itself and gives the reason."""
     handle = runner.run(app_of("sleep", "600"), "local_cwd", {"lease_s": 0.4})
-    wait_until(lambda: ended(runner.status(handle)).is_terminal(), timeout_s=5)  # status is no following
+    wait_until(lambda: ended(runner.status(handle)).is_terminal(), PATIENCE_S)  # status is no following
     status = ended(runner.status(handle))
     assert status.state == AppState.CANCELLED
     assert "lease expired" in status.msg
 
 
 def test_following_renews_the_lease(runner: Runner) -> None:
-    """An app lives several leases long as long as somebody follows it."""
-    handle = runner.run(app_of("sh", "-c", "sleep 1.5; echo end"), "local_cwd", {"lease_s": 0.4})
+    """An app lives longer than its lease as long as somebody follows it; a busy host may follow late."""
+    handle = runner.run(app_of("sh", "-c", "sleep 6; echo end"), "local_cwd", {"lease_s": 2.5})
     assert [line.text for line in lines_of(runner.follow(handle))] == ["end"]
     assert ended(runner.status(handle)).state == AppState.SUCCEEDED
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from slurm_programs import AWAY, listing
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.slurm import accounting
@@ -51,14 +51,10 @@ def sacct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pa
     return make
 
 
-def _answer(*rows: object) -> str:
-    return f"echo '{json.dumps({'jobs': rows})}'"
-
-
 @pytest.mark.parametrize("row", [OLD, NEW], ids=["22.05", "newer"])
 def test_every_version_is_understood(row: object, sacct: Callable[[str], Path]) -> None:
     """Newer ones wrap numbers, and give a list of states."""
-    sacct(_answer(row))
+    sacct(listing(row))
     accounts = Accounting()
     accounts.ask(["7"])
     assert accounts.poll("7") == SEVEN
@@ -68,7 +64,7 @@ def test_the_components_of_a_job_are_one_job(sacct: Callable[[str], Path]) -> No
     """What went wrong with one went wrong with it."""
     first = {**OLD, "het": {"job_id": 7, "job_offset": 0}, "state": {"current": "COMPLETED"}, "nodes": "n1"}
     second = {**first, "job_id": 8, "state": {"current": "NODE_FAIL"}, "nodes": "n2"}
-    sacct(_answer(first, second))
+    sacct(listing(first, second))
     accounts = Accounting()
     accounts.ask(["7"])
     job = accounts.poll("7")
@@ -79,7 +75,7 @@ def test_the_components_of_a_job_are_one_job(sacct: Callable[[str], Path]) -> No
 def test_many_jobs_are_one_question(sacct: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """However many follow, however often they look; and what is known is not asked again."""
     monkeypatch.setattr(accounting, "INTERVAL_S", 0.0)
-    asked = sacct(_answer(OLD))
+    asked = sacct(listing(OLD))
     accounts = Accounting()
     ids = [str(i) for i in range(500)]
 
@@ -106,7 +102,7 @@ def test_looking_never_waits(sacct: Callable[[str], Path]) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    ["echo 'Slurm accounting storage is disabled' >&2; exit 1", _answer()],
+    ["echo 'Slurm accounting storage is disabled' >&2; exit 1", listing()],
     ids=["disabled", "not in there"],
 )
 def test_what_accounting_does_not_know(script: str, sacct: Callable[[str], Path]) -> None:
@@ -123,14 +119,14 @@ def test_news_that_is_on_its_way_is_waited_for(
 ) -> None:
     """Accounting that was away takes the job for one that runs, until it hears better; not for ever."""
     monkeypatch.setattr(accounting, "INTERVAL_S", 0.1)
-    asked = sacct(_answer({**OLD, "state": {"current": "RUNNING"}}))
+    asked = sacct(listing({**OLD, "state": {"current": "RUNNING"}}))
     accounts, patient = Accounting(), Accounting()
     for each in (accounts, patient):
         each.ask(["7"])
     wait_until(lambda: accounts.poll("7") is None and asked.read_text().count("\n") >= 4, 60)
     monkeypatch.setattr(accounting, "PATIENCE_S", 0.0)
     assert wait_until(lambda: accounts.poll("7"), 60) == Job(job_id="7", state=UNLISTED)
-    sacct(_answer(OLD))
+    sacct(listing(OLD))
     assert wait_until(lambda: patient.poll("7"), 60) == SEVEN
 
 
@@ -145,7 +141,12 @@ def test_without_sacct_there_is_no_accounting(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     "script",
-    ["echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1", "echo torn"],
+    [
+        "echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1",
+        "echo torn",
+        AWAY,
+    ],
+    ids=["refused", "torn", "away"],
 )
 def test_an_accounting_that_is_away_is_waited_for(
     script: str, sacct: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
@@ -158,5 +159,5 @@ def test_an_accounting_that_is_away_is_waited_for(
         accounts.ask(["7"])
     assert caught.value.retryable
     wait_until(lambda: accounts.poll("7") is None and asked.read_text().count("\n") >= 3, 60)
-    sacct(_answer(OLD))
+    sacct(listing(OLD))
     assert wait_until(lambda: accounts.poll("7"), 60) == SEVEN

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from torchx_core.schedulers.slurm.decide import Verdict, decide
+from torchx_core.schedulers.slurm.decide import CLOCKS_DIFFER_S, UNSEEN_S, Verdict, decide, may_be_listed_yet
 from torchx_core.schedulers.slurm.facts import Attempt, Facts, Run, Stop
 from torchx_core.schedulers.slurm.job import UNLISTED, Job
 from torchx_core.schedulers.slurm.record import AppRecord
@@ -93,6 +95,8 @@ STOPPED = attempt(143, told=True)
             job("PENDING", restarts=1, reason="BeginTime"),
             over("PENDING", "waiting in Slurm's queue again: BeginTime"),
         ),
+        # A state of a version that we do not know is none of a job that is over.
+        (facts(attempt(), attempt()), job("TELEPORTING"), over("RUNNING")),
         # State first, exit code second.
         (
             facts(attempt(host="n1"), attempt(0, host="n2")),
@@ -141,40 +145,57 @@ STOPPED = attempt(143, told=True)
         (
             facts(job=None, runs=0),
             job(UNLISTED),
-            over("FAILED", "its submitter ended before the job was handed to Slurm; submit it again"),
+            over(
+                "FAILED", "its submitter ended before the job was handed to Slurm; submit it again"
+            )._replace(for_good=False),
         ),
     ],
 )
 def test_how_an_app_stands(files: Facts, said: Job | None, expected: Verdict) -> None:
     """Told from its files and, where they are silent, from Slurm's answer."""
-    assert decide(RECORD, files, said, now=NOW) == expected
+    assert decide(RECORD, files, said) == expected
 
 
 @pytest.mark.parametrize("files", [facts(runs=0), facts(job=None, runs=0), facts(attempt(), attempt())])
 def test_a_controller_that_is_away_ends_nothing(files: Facts) -> None:
     """Whatever its files say, an app is not over because Slurm does not answer."""
-    assert not is_terminal(decide(RECORD, files, None, now=NOW).state)
+    assert not is_terminal(decide(RECORD, files, None).state)
 
 
 def test_a_submit_that_takes_long_is_waited_for() -> None:
     """Its controller may be slow; it is not dead."""
-    files = facts(job=None, runs=0, submitting=True)
-    assert decide(RECORD, files, job(UNLISTED), now=NOW).state is AppState.SUBMITTED
+    assert may_be_listed_yet(RECORD, facts(job=None, runs=0, submitting=True), NOW)
 
 
 @pytest.mark.parametrize("files", [facts(runs=0), facts(job=None, runs=0)])
-def test_a_job_that_slurm_does_not_list_yet_is_waited_for(files: Facts) -> None:
-    """A moment after it was submitted."""
-    young = AppRecord("/nowhere", {**RECORD.content, "created_at": NOW - 1})
-    assert decide(young, files, job(UNLISTED), now=NOW).state in {
-        AppState.SUBMITTED,
-        AppState.PENDING,
-    }
+@pytest.mark.parametrize(("age_s", "expected"), [(1.0, True), (UNSEEN_S, False)])
+def test_a_job_that_slurm_does_not_list_yet_is_waited_for(
+    files: Facts, age_s: float, *, expected: bool
+) -> None:
+    """A moment after it was submitted; what counts is when Slurm was asked, however long ago that is."""
+    record = AppRecord("/nowhere", {**RECORD.content, "created_at": NOW - age_s})
+    assert may_be_listed_yet(record, files, NOW) is expected
 
 
 def test_an_app_that_was_stopped_before_it_had_a_job_is_over() -> None:
     """At once: whoever finds it stopped hands no job to Slurm."""
     young = AppRecord("/nowhere", {**RECORD.content, "created_at": NOW - 1})
-    assert decide(young, facts(job=None, runs=0, stop=CANCEL), job(UNLISTED), now=NOW) == over(
-        "CANCELLED", "enough"
-    )
+    assert not may_be_listed_yet(young, facts(job=None, runs=0, stop=CANCEL), NOW)
+
+
+@pytest.mark.parametrize(
+    "files", [facts(attempt(), attempt()), facts(STOPPED, STOPPED, left=True)], ids=["unseen", "told"]
+)
+@pytest.mark.parametrize(
+    ("after_s", "expected"),
+    [
+        (1.0, over("CANCELLED", "enough")),
+        (CLOCKS_DIFFER_S + 1, over("FAILED", "the job ran into Slurm's time limit")),
+    ],
+    ids=["as it ended", "long after"],
+)
+def test_a_wish_that_came_too_late_changes_nothing(files: Facts, after_s: float, expected: Verdict) -> None:
+    """Whoever cancels does not ask Slurm first whether the job has ended by itself."""
+    wish = replace(CANCEL, time=NOW + after_s)
+    ended = replace(job("TIMEOUT"), ended_at=NOW)
+    assert decide(RECORD, replace(files, stop=wish), ended) == expected

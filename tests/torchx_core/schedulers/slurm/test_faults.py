@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +14,9 @@ import pytest
 from slurm_cluster import SlurmCluster
 
 from torchx_core.runner import Runner
-from torchx_core.schedulers import LogLines, StateChanged
+from torchx_core.schedulers import CancelOutcome, LogLines, StateChanged
 from torchx_core.schedulers.slurm import create_scheduler
-from torchx_core.specs import AppDef, AppState, CfgVal, Resource, Role
+from torchx_core.specs import AppDef, AppState, CfgVal, Resource, Role, make_app_handle
 from torchx_core.testing import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -82,7 +82,7 @@ def test_a_lost_node_that_is_not_replaced_is_named(runner: Runner, cluster: Slur
     """Without requeue the app is FAILED, and says which node failed."""
     handle = runner.run(_app("echo up; exec sleep 600", replicas=2), "slurm", {"requeue": False})
     next(batch for batch in runner.follow(handle) if any(batch.lines()))
-    lost = wait_until(lambda: _host_of(runner, handle, 1))
+    lost = wait_until(lambda: _host_of(runner, handle, 1), 60)
     cluster.kill_node(lost)
     status = runner.wait(handle)
     cluster.start_node(lost)
@@ -162,6 +162,32 @@ def test_a_submitter_that_is_killed_leaves_one_job(
     assert [line.text for batch in runner.follow(handle) for line in batch.lines()] == ["once"]
     jobs = cluster.call("squeue", "--noheader", "--states=all", "--format=%k")
     assert jobs.count(f"torchx:faults/{when}:") == 1
+
+
+def test_an_app_whose_submitter_was_killed_can_be_cancelled(
+    runner: Runner, cluster: SlurmCluster, held: Callable[[], None], tmp_path: Path
+) -> None:
+    """Right after sbatch: its job, whose id nobody has written down, is taken from the queue."""
+    del held
+    command = [sys.executable, "-c", _SUBMIT, str(tmp_path / "state"), "after", "cancelled"]
+    assert subprocess.run(command, env=dict(os.environ), check=False).returncode == -signal.SIGKILL
+    handle = make_app_handle("slurm", "faults", "cancelled")
+    assert runner.cancel(handle, reason="enough") is CancelOutcome.REQUESTED
+    assert "torchx:faults/cancelled:" not in cluster.call("squeue", "--noheader", "--format=%k")
+    status = runner.wait(handle, timeout_s=120)
+    assert status is not None
+    assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
+
+
+def test_a_directory_whose_name_means_something_to_sbatch(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """Is taken as it is: the app runs, and Slurm's log of it lies beside its record."""
+    del cluster
+    state = tmp_path / "a\\b%j"
+    with Runner("faults", {"slurm": partial(create_scheduler, state_dir=str(state))}) as runner:
+        status = runner.wait(runner.run(_app("true"), "slurm", app_id="one"))
+    assert status is not None
+    assert status.state is AppState.SUCCEEDED, status.msg
+    assert (state / "slurm" / "faults" / "one" / "slurm.log").exists()
 
 
 def test_a_refused_job_leaves_nothing(runner: Runner, tmp_path: Path) -> None:

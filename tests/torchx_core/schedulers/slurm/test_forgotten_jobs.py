@@ -78,7 +78,7 @@ def test_an_accounting_that_is_away_ends_nothing(runner: Runner, forgetful_clust
     reaches(runner, handle)
     forgetful_cluster.stop_accounting()
     forgetful_cluster.call("scancel", job_of(runner, handle))
-    wait_until(lambda: _is_forgotten(forgetful_cluster), 60)
+    wait_until(lambda: _is_forgotten(forgetful_cluster), 120)
     assert status_of(runner, handle).state is AppState.RUNNING
     assert forgetful_cluster.accounts is not None
     forgetful_cluster.accounts.start_slurmdbd()

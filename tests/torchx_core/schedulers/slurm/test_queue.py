@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from slurm_programs import AWAY, listing
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.slurm.job import Job, is_over, is_waiting
@@ -43,21 +44,17 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
     return make
 
 
-def _answer(*rows: object) -> str:
-    return f"echo '{json.dumps({'jobs': rows})}'"
-
-
 @pytest.mark.parametrize("row", [OLD, NEW], ids=["22.05", "newer"])
 def test_every_version_is_understood(row: object, squeue: Callable[[str], Path]) -> None:
     """Newer ones wrap numbers, and give a list of states."""
-    squeue(_answer(row))
+    squeue(listing(row))
     jobs = JobQueue().ask().jobs
     assert jobs == {"7": Job(job_id="7", state="RUNNING", comment="torchx:s/a:1", nodes="n1", restarts=1)}
 
 
 def test_what_completes_is_not_over(squeue: Callable[[str], Path]) -> None:
     """Its processes may still write, whatever newer versions call its outcome already."""
-    squeue(_answer({**NEW, "job_state": ["TIMEOUT", "COMPLETING"]}))
+    squeue(listing({**NEW, "job_state": ["TIMEOUT", "COMPLETING"]}))
     job = JobQueue().ask().jobs["7"]
     assert (job.state, is_over(job)) == ("COMPLETING", False)
 
@@ -66,16 +63,16 @@ def test_the_components_of_a_job_are_one_job(squeue: Callable[[str], Path]) -> N
     """It runs as long as one of them does, and what went wrong with one went wrong with it."""
     first = {**OLD, "het_job_id": 7, "job_state": "COMPLETED"}
     second = {**OLD, "job_id": 8, "het_job_id": 7, "job_state": "RUNNING", "comment": "", "nodes": "n2"}
-    squeue(_answer(first, second))
+    squeue(listing(first, second))
     job = JobQueue().ask().jobs["7"]
     assert (job.state, job.nodes, job.comment) == ("RUNNING", "n1,n2", "torchx:s/a:1")
-    squeue(_answer(first, {**second, "job_state": "NODE_FAIL"}))
+    squeue(listing(first, {**second, "job_state": "NODE_FAIL"}))
     assert JobQueue().ask().jobs["7"].state == "NODE_FAIL"
 
 
 def test_it_is_asked_at_most_once_a_second(squeue: Callable[[str], Path]) -> None:
     """However many follow, however often they look; and less often while nothing changes."""
-    asked = squeue(_answer(OLD))
+    asked = squeue(listing(OLD))
     queue = JobQueue()
     for _ in range(500):
         queue.join()
@@ -83,15 +80,17 @@ def test_it_is_asked_at_most_once_a_second(squeue: Callable[[str], Path]) -> Non
     def answered() -> bool:
         for _ in range(500):
             queue.poll()
-        return asked.exists() and asked.read_text().count("\n") >= 3
+        return asked.exists() and asked.read_text().count("\n") >= 4
 
     wait_until(answered, 60)
     for _ in range(500):
         queue.leave()
     times = [float(line) for line in asked.read_text().split()]
     gaps = [later - earlier for earlier, later in pairwise(times)]
-    assert min(gaps) > 0.9 * INTERVAL_S
-    assert gaps[-1] > 1.3 * INTERVAL_S
+    # A question that a busy host begins late is noted late, but then the next one comes later too: four times
+    # what an answer takes. So gaps are never shorter than three quarters of what was waited.
+    assert min(gaps) > 0.7 * INTERVAL_S
+    assert gaps[-1] > 1.6 * INTERVAL_S  # 2.25 without that
 
 
 def test_looking_never_waits(squeue: Callable[[str], Path]) -> None:
@@ -140,14 +139,14 @@ def test_an_answer_that_is_none_costs_one_question(squeue: Callable[[str], Path]
         return asked.exists() and asked.read_text().count("\n") >= 2
 
     wait_until(asked_twice, 60)
-    squeue(_answer(OLD))
+    squeue(listing(OLD))
     assert wait_until(lambda: queue.poll().jobs, 60)
     queue.leave()
 
 
 def test_many_who_ask_cost_one_question(squeue: Callable[[str], Path]) -> None:
     """A slow answer is shared by all who came meanwhile, and counts for as long as four of its kind take."""
-    asked = squeue(f"sleep 0.5; {_answer(OLD)}")
+    asked = squeue(f"sleep 2; {listing(OLD)}")
     queue = JobQueue()
     with ThreadPoolExecutor(16) as pool:
         answers = [
@@ -159,10 +158,10 @@ def test_many_who_ask_cost_one_question(squeue: Callable[[str], Path]) -> None:
 
 def test_a_controller_that_is_away_is_not_asked_for_each_app(squeue: Callable[[str], Path]) -> None:
     """All who ask within the pause hear that it is away, at once."""
-    asked = squeue("echo 'Unable to contact slurm controller' >&2; exit 1")
+    asked = squeue(AWAY)
     queue = JobQueue()
     for _ in range(100):
-        with pytest.raises(SchedulerError, match="Unable to contact"):
+        with pytest.raises(SchedulerError, match=r"no answer .*: slurm_load_jobs: Failed while looking"):
             queue.ask(at_most_s_old=1.0)
     assert asked.read_text().count("\n") < 10
     assert queue.poll().jobs == {}
@@ -176,9 +175,41 @@ def test_a_controller_that_is_away_is_not_asked_for_each_app(squeue: Callable[[s
         ("RUNNING", (False, False)),
         ("COMPLETING", (False, False)),
         ("FAILED", (False, True)),
+        ("TELEPORTING", (False, False)),
     ],
 )
 def test_states(state: str, expected: tuple[bool, bool]) -> None:
-    """Waiting, on nodes, over."""
+    """Waiting, on nodes, over; one that we do not know is not over: what is over is killed."""
     job = Job(job_id="1", state=state)
     assert (is_waiting(job), is_over(job)) == expected
+
+
+def test_a_controller_that_is_away_has_not_said_that_there_are_no_jobs(
+    squeue: Callable[[str], Path],
+) -> None:
+    """Followers keep the last good answer, and it is asked less and less often."""
+    squeue(listing(OLD))
+    queue = JobQueue()
+    queue.join()
+    assert wait_until(lambda: queue.poll().jobs, 120)
+    asked = squeue(AWAY)
+    before = asked.read_text().count("\n")
+    assert wait_until(lambda: queue.poll().jobs and asked.read_text().count("\n") >= before + 3, 120)
+    with pytest.raises(SchedulerError, match="no answer") as caught:
+        queue.ask()
+    queue.leave()
+    assert caught.value.retryable
+    times = [float(line) for line in asked.read_text().split()[before:]]
+    assert times[2] - times[1] > 2 * INTERVAL_S
+
+
+def test_what_is_not_utf_8(squeue: Callable[[str], Path], tmp_path: Path) -> None:
+    """In anybody's job hides no other job, neither from who asks nor from who follows."""
+    rows = json.dumps({"jobs": [OLD, {**OLD, "job_id": 8, "name": "caf?"}]})
+    (tmp_path / "rows").write_bytes(rows.encode("ascii").replace(b"?", b"\xe9"))
+    squeue(f"cat {tmp_path / 'rows'}")
+    assert {*JobQueue().ask().jobs} == {"7", "8"}
+    queue = JobQueue()
+    queue.join()
+    assert {*wait_until(lambda: queue.poll().jobs, 120)} == {"7", "8"}
+    queue.leave()

@@ -29,6 +29,17 @@ def _role(name: str = "w", **fields: object) -> Role:
     return Role(name, image="", entrypoint="echo", **fields)  # type: ignore[arg-type]  # the keys vary
 
 
+@pytest.mark.parametrize(
+    ("directory", "expected"),
+    [("a%j", "a%%j"), ("a\\b", "a\\\\b"), ("a\\b%j", "a\\\\b%j")],
+)
+def test_where_slurm_writes(directory: str, expected: str, tmp_path: Path) -> None:
+    """Whatever the state directory is called: where there is a backslash, sbatch leaves ``%`` alone."""
+    scheduler = SlurmScheduler("slurm", "s", state_dir=str(tmp_path / directory))
+    words = _request(scheduler, AppDef("a", [_role()])).sbatch
+    assert f"--output={tmp_path}/{expected}/slurm/s/id/slurm.log" in words
+
+
 def test_each_role_is_a_component(scheduler: SlurmScheduler) -> None:
     """With the nodes, tasks and resources of its replicas."""
     roles = [

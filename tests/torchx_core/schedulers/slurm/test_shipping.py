@@ -21,5 +21,9 @@ def test_it_runs_on_old_pythons() -> None:
                 seen.add(str(node.module))
             elif isinstance(node, ast.Import):
                 seen.update(alias.name for alias in node.names)
+        text = archive.read(name).decode()
+        assert "from __future__ import annotations\n" in text or ": " not in text, (
+            name
+        )  # `list[str]` is newer
     foreign = {name for name in seen if not name.startswith(own)}
     assert {name.partition(".")[0] for name in foreign} <= sys.stdlib_module_names

@@ -68,15 +68,29 @@ def test_requeued_and_suspended_by_hand(runner: Runner, cluster: SlurmCluster) -
     cluster.call("scontrol", "requeue", job_of(runner, handle))
     reaches(runner, handle, attempt=1)
     cluster.call("scontrol", "suspend", job_of(runner, handle))
-    wait_until(lambda: status_of(runner, handle).msg == "suspended in Slurm", 60)
+    wait_until(lambda: status_of(runner, handle).msg == "suspended in Slurm", 120)
     status = status_of(runner, handle)
     assert (status.state, status.num_restarts) == (AppState.RUNNING, 1)
     cluster.call("scontrol", "resume", job_of(runner, handle))
-    wait_until(lambda: not status_of(runner, handle).msg, 60)
+    wait_until(lambda: not status_of(runner, handle).msg, 120)
     runner.cancel(handle)
     ended = runner.wait(handle)
     assert ended is not None
     assert (ended.state, ended.num_restarts) == (AppState.CANCELLED, 1)
+
+
+def test_who_goes_on_after_a_requeue(runner: Runner, cluster: SlurmCluster) -> None:
+    """From a cursor that is older than it: nothing is repeated, nothing is skipped."""
+    handle = runner.run(shell_app(ONCE_TO_THE_END), "slurm")
+    cursor = next(batch.cursor for batch in runner.follow(handle) if any(batch.lines()))
+    cluster.call("scontrol", "requeue", job_of(runner, handle))
+    reaches_the_end = runner.wait(handle)
+    assert reaches_the_end is not None
+    assert reaches_the_end.state is AppState.SUCCEEDED, reaches_the_end.msg
+    lines = lines_of(runner.follow(handle, cursor))
+    assert [line[:2] for line in lines] == [*[(0, 0)] * (len(lines) - 1), (0, 1)]
+    assert {text for *_, text in lines[:-1]} == {"told"}
+    assert lines[-1][2] == "again"
 
 
 def test_an_app_that_waits_again_can_be_cancelled(runner: Runner, cluster: SlurmCluster) -> None:
@@ -84,7 +98,7 @@ def test_an_app_that_waits_again_can_be_cancelled(runner: Runner, cluster: Slurm
     handle = runner.run(shell_app(TO_THE_END), "slurm")
     reaches(runner, handle)
     cluster.call("scontrol", "requeuehold", job_of(runner, handle))
-    wait_until(lambda: status_of(runner, handle).state is AppState.PENDING, 60)
+    wait_until(lambda: status_of(runner, handle).state is AppState.PENDING, 120)
     status = status_of(runner, handle)
     assert status.msg == "waiting in Slurm's queue again: JobHeldUser"
     assert status.roles[0].replicas[0].state is AppState.PENDING
@@ -101,7 +115,7 @@ def test_a_suspended_app_can_be_cancelled(runner: Runner, cluster: SlurmCluster)
     reaches(runner, handle)
     cluster.call("scontrol", "suspend", job_of(runner, handle))
     runner.cancel(handle, reason="enough")
-    ended = runner.wait(handle, timeout_s=60)
+    ended = runner.wait(handle, timeout_s=120)
     assert ended is not None
     assert (ended.state, ended.msg) == (AppState.CANCELLED, "enough")
 
@@ -125,7 +139,7 @@ def test_what_waits_says_what_for(runner: Runner, cluster: SlurmCluster) -> None
     handle = runner.run(shell_app("true"), "slurm", {"nodelist": "n4"})
 
     def waits_for(reason: str) -> None:
-        wait_until(lambda: status_of(runner, handle).msg == f"waiting in Slurm's queue: {reason}", 60)
+        wait_until(lambda: status_of(runner, handle).msg == f"waiting in Slurm's queue: {reason}", 120)
         assert status_of(runner, handle).state is AppState.PENDING
 
     waits_for("ReqNodeNotAvail")
@@ -151,7 +165,7 @@ def test_a_node_that_is_lost_while_the_job_starts(
     )
     python.chmod(0o755)
     handle = runner.run(shell_app("echo up", replicas=2), "slurm", {"python": str(python)})
-    wait_until(begun.exists, 60)
+    wait_until(begun.exists, 120)
     nodes = cluster.call("squeue", f"--jobs={job_of(runner, handle)}", "--noheader", "--format=%N")
     lost = cluster.call("scontrol", "show", "hostnames", nodes.strip()).split()[1]
     cluster.kill_node(lost)

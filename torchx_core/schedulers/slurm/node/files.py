@@ -64,7 +64,7 @@ def _write_once(path: str, data: bytes, *, sync: bool) -> bool:
                 os.fsync(file.fileno())
         os.link(temporary, path)
     except FileExistsError:
-        return False
+        return os.stat(temporary).st_nlink > 1  # an NFS server may do it and answer twice, see link(2)
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -85,6 +85,11 @@ def patiently(act: Callable[[], T]) -> T:
 def this_run() -> int:
     """Return how often Slurm has started this job before."""
     return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+
+
+def done_name(run: int) -> str:
+    """Return the file that says that in this run of the job every replica has succeeded."""
+    return f"done.{run}"
 
 
 def wait_for_room() -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from torchx_core.schedulers.slurm.node.files import read_json, this_run, write_once
+from torchx_core.schedulers.slurm.node.files import done_name, read_json, this_run, write_once
 from torchx_core.schedulers.slurm.node.signals import outlive_signals
 
 NOT_LAUNCHED = b"Application launch failed"
@@ -28,6 +28,7 @@ def lead(directory: str) -> int:
         plan is None
         or claimed.get("job_id") != job_id
         or os.path.exists(os.path.join(directory, "final.json"))
+        or has_succeeded(directory)
     ):
         print(f"job {job_id} is not the job of this app, or too late: it does nothing", file=sys.stderr)
         return 0
@@ -40,6 +41,17 @@ def lead(directory: str) -> int:
     if not launched and this_run() < LAUNCHES and not os.path.exists(os.path.join(directory, "stop.json")):
         subprocess.call(["scontrol", "requeue", job_id])  # refused where the job is not to be requeued
     return code
+
+
+def has_succeeded(directory: str) -> bool:
+    """Return whether every replica had succeeded before Slurm started the job again.
+
+    Only what the latest run says counts: a task on a node that was cut off may say so of an earlier one.
+    """
+    begun = 0
+    while os.path.exists(os.path.join(directory, f"run.{begun}.json")):
+        begun += 1
+    return os.path.exists(os.path.join(directory, done_name(begun - 1)))
 
 
 def launch(command: list[str]) -> tuple[int, bool]:

@@ -49,15 +49,15 @@ def run_attempts(replica: Replica, signals: Signals, guard: Guard) -> int:
 
 def after(replica: Replica, code: int, told: str, signals: Signals) -> int | None:
     """Return the task's exit code, or None when another attempt is to start."""
-    replica.stop()  # raises if a later run of the job has begun, which is not ours to decide upon
-    if told == RESTART:
+    stop = replica.stop()  # raises if a later run of the job has begun, which is not ours to decide upon
+    if told == RESTART and stop is None:
         return None
-    if told == STOP:
+    if told in (STOP, RESTART):
         return 0
     if told == SIGNAL:
         return 128 + signal.SIGTERM
     if code != 0:
-        if replica.may_restart():
+        if stop is None and replica.may_restart():
             return None
         replica.end_app("FAILED", "", replica.index)
         return code

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import time
 
-from torchx_core.schedulers.slurm.node.files import write_once
 from torchx_core.schedulers.slurm.node.guard import Guard
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
@@ -32,8 +31,8 @@ class Program:
         self.replica: Replica = replica
         self.signals: Signals = signals
         self.guard: Guard = guard
-        self.number: int = replica.next_attempt()
-        self.folder: str = replica.log_dir(replica.index, self.number)
+        self.number: int = replica.begin()
+        self.folder: str = replica.attempts.folder(self.number)
         self.output: Output = Output(self.folder, self._wait_for_room)
         self.told: str = ""
         self.kill_at: float | None = None
@@ -44,6 +43,8 @@ class Program:
         self.process: subprocess.Popen[bytes] | None = self._start()
         if self.process is not None:
             guard.mind(self.process.pid)
+        if signal.SIGTERM in signals.seen:
+            self._signal(signal.SIGTERM)  # Slurm told every process of the job before this one was there
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         """Start the program; None when it cannot be started, which is told as a shell does."""
@@ -53,9 +54,6 @@ class Program:
         env["TORCHX_ATTEMPT"] = str(self.number)
         env["TORCHX_REPORT_FILE"] = os.path.join(self.folder, "reports.jsonl")
         env["TORCHELASTIC_ERROR_FILE"] = os.path.join(self.folder, "error.json")
-        start = {"time": time.time(), "host": os.environ.get("SLURMD_NODENAME") or os.uname().nodename}
-        start["run"] = self.replica.run
-        write_once(os.path.join(self.folder, "start.json"), start)
         ends = {stream: os.pipe() for stream in (STDOUT, STDERR)}
         try:
             return subprocess.Popen(
@@ -70,7 +68,8 @@ class Program:
         except OSError as err:
             name = mine["argv"][0]
             where = "" if err.filename == name else " in {}".format(mine["cwd"])
-            said = f"cannot run {name}{where}: {err.strerror}\n"
+            why = os.strerror(err.errno or 0)  # Python 3.7 adds the name to what the error has
+            said = f"cannot run {name}{where}: {why}\n"
             self.output.take(STDERR, said.encode("utf-8", "surrogateescape"))
             self.failed_with = 127 if isinstance(err, FileNotFoundError) else 126
             return None
@@ -101,8 +100,9 @@ class Program:
         self._drain()
         code = self.process.returncode
         if not self.told and self._was_told_by_slurm(code):
-            self.told = SIGNAL
-            self.replica.note_signal()
+            self._note_signal()
+        elif not self.told and code != 0 and self.replica.restarted():
+            self.told = RESTART  # it failed after, and perhaps because, others were started again
         return self._close(code if code >= 0 else 128 - code)
 
     @staticmethod
@@ -136,21 +136,34 @@ class Program:
         except Superseded:
             self._signal(signal.SIGKILL)
             raise
-        if self.told:
+        heard = signal.SIGTERM in signals
+        if self.told in (STOP, SIGNAL):
             return
-        if stop is not None:
+        if stop is not None and not self.told:
             grace_s = stop["grace_s"]
-            self._tell(STOP, self.replica.plan["grace_s"] if grace_s is None else grace_s)
-        elif self.replica.restarted():
+            self._tell(STOP, self.replica.plan["grace_s"] if grace_s is None else grace_s, heard=heard)
+        elif heard:
+            self._note_signal()
+        elif not self.told and self.replica.restarted():
             self._tell(RESTART, self.replica.plan["grace_s"])
-        elif signal.SIGTERM in signals:
-            self._tell(SIGNAL, self.replica.plan["grace_s"])
-            self.replica.note_signal()
 
-    def _tell(self, why: str, grace_s: float) -> None:
+    def _note_signal(self) -> None:
+        self._tell(SIGNAL, self.replica.plan["grace_s"], heard=True)
+        self.replica.note_signal()
+
+    def _tell(self, why: str, grace_s: float, *, heard: bool = False) -> None:
+        """Have the program end, by force after the grace period.
+
+        Args:
+            why: STOP, RESTART or SIGNAL.
+            grace_s: How long it may take.
+            heard: Slurm has told it, as it tells every process of a job, whatever its session. A program may
+                take a second SIGTERM for impatience, and leave its last checkpoint unfinished.
+        """
         self.told = why
         self.kill_at = time.monotonic() + grace_s
-        self._signal(signal.SIGTERM)
+        if not heard:
+            self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:
         if self.process is None:
@@ -183,5 +196,5 @@ class Program:
         for pipe in self.pipes:
             os.close(pipe)
         end = {"code": code, "told": bool(self.told), "time": time.time()}
-        write_once(os.path.join(self.folder, "end.json"), end)
+        self.replica.attempts.close(self.number, end)
         return code

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from functools import partial
-from typing import Any, Iterator  # noqa: UP035  (Python 3.7)
+from typing import Any
 
-from torchx_core.schedulers.slurm.node.files import patiently, read_json, refresh, this_run, write_once
+from torchx_core.schedulers.slurm.node.attempts import Attempts
+from torchx_core.schedulers.slurm.node.files import done_name, read_json, refresh, this_run, write_once
+from torchx_core.schedulers.slurm.node.orders import Orders
 
 ALONE_S = 10.0
 """How long after one replica Slurm's signal may reach the others."""
@@ -28,7 +29,8 @@ class Replica:
         self.index: int = int(os.environ["SLURM_PROCID"])
         self.mine: dict[str, Any] = plan["replicas"][self.index]
         self.run: int = this_run()
-        self.restarts: int = self._earlier_restarts()
+        self.attempts: Attempts = Attempts(self.mine["log_dir"])
+        self._orders: Orders = Orders(directory, self.index, self.run)
         self.lease_seen: tuple[bytes, float] = (self._lease(), time.monotonic())
         self._superseding: list[str] = [self.path(f"run.{self.run + 1}.json"), self.path("final.json")]
         self._began: float = time.monotonic() - self._ran_before()
@@ -39,10 +41,17 @@ class Replica:
         """Return the path of one of the app's files."""
         return os.path.join(self.directory, name)
 
-    def log_dir(self, index: int, attempt: int) -> str:
-        """Return the directory of an attempt of a replica."""
-        replica = self.plan["replicas"][index]
-        return os.path.join(replica["log_dir"], str(attempt))
+    def begin(self) -> int:
+        """Begin another attempt; return its number.
+
+        Raises:
+            Superseded: A later run has begun, as while this node was frozen: no program may start here.
+        """
+        host = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        start = {"time": time.time(), "host": host, "run": self.run, "orders": self._orders.read}
+        number = self.attempts.claim(start)
+        self.stop()
+        return number
 
     def stop(self) -> dict[str, Any] | None:
         """Return why the app ends, or None; see to it that deadline, lease and gang are kept."""
@@ -70,28 +79,21 @@ class Replica:
     def note_death(self, code: int) -> None:
         """Write down that the process that ran this replica has died, and its program with it."""
         told = self.stop() is not None
-        attempt = self._attempts() - 1
-        if attempt >= 0:
+        attempt = self.attempts.latest(self.run)
+        if attempt is not None:
             end = {"code": code, "told": told, "time": time.time()}
-            write_once(os.path.join(self.log_dir(self.index, attempt), "end.json"), end, patient=False)
+            self.attempts.close(attempt.number, end, patient=False)
         why = "what ran it on the node died; see {}".format(self.path("slurm.log"))
         self.end_app("FAILED", why, self.index)
         self.leave()
 
     def restarted(self) -> bool:
         """Return whether this replica is to start again, together with others."""
-        while True:
-            restart = read_json(self.path(f"restart.{self.restarts}.json"))
-            if restart is None:
-                return False
-            self.restarts += 1
-            if self.index in restart["indices"]:
-                return True
+        return self._orders.obey()
 
     def may_restart(self) -> bool:
         """Return whether a failure of this replica still starts something again, having ordered it."""
-        failures = sum(self._failed(attempt) for attempt in range(self._attempts()))
-        if failures > self.mine["max_retries"]:
+        if sum(attempt.failed for attempt in self.attempts.begun()) > self.mine["max_retries"]:
             return False
         if self.mine["policy"] != "REPLICA":
             indices = [
@@ -99,17 +101,16 @@ class Replica:
                 for i, replica in enumerate(self.plan["replicas"])
                 if self.mine["policy"] == "APPLICATION" or replica["role"] == self.mine["role"]
             ]
-            order = {"indices": indices, "run": self.run, "time": time.time()}
-            write_once(self.path(f"restart.{self.restarts}.json"), order)
-            self.restarted()
+            self._orders.give(indices)
         return True
 
     def all_succeeded(self) -> bool:
         """Return whether every replica has, as far as one can see; written down for those who wait."""
-        if not os.path.exists(self.path("done")):
-            if not all(self._succeeded(index) for index in range(len(self.plan["replicas"]))):
+        done = self.path(done_name(self.run))
+        if not os.path.exists(done):
+            if not all(map(self._succeeded, range(len(self.plan["replicas"])))):
                 return False
-            write_once(self.path("done"), {"time": time.time()}, sync=False)
+            write_once(done, {"time": time.time()})
         return True
 
     def leave(self) -> None:
@@ -121,48 +122,14 @@ class Replica:
         """Return whether somebody's failure could start this replica again."""
         return any(r["max_retries"] and r["policy"] != "REPLICA" for r in self.plan["replicas"])
 
-    def next_attempt(self) -> int:
-        """Claim the number of a new attempt."""
-        number = self._attempts()
-        while True:
-            folder = self.log_dir(self.index, number)
-            try:
-                patiently(partial(os.makedirs, folder, 0o700))
-            except FileExistsError:
-                number += 1
-            else:
-                return number
-
-    def _attempts(self, index: int | None = None) -> int:
-        number = 0
-        while os.path.isdir(self.log_dir(self.index if index is None else index, number)):
-            number += 1
-        return number
-
-    def _failed(self, attempt: int) -> bool:
-        end = read_json(os.path.join(self.log_dir(self.index, attempt), "end.json"))
-        return end is not None and end["code"] != 0 and not end["told"]
-
     def _succeeded(self, index: int) -> bool:
-        """Return whether a replica has, and is not to start again: each order made it an attempt more."""
-        last = self._attempts(index) - 1
-        if last < sum(index in order["indices"] for order in self._orders()):
-            return False
-        end = read_json(os.path.join(self.log_dir(index, last), "end.json"))
-        return end is not None and end["code"] == 0 and not end["told"]
-
-    def _orders(self) -> Iterator[dict[str, Any]]:
-        number = 0
-        while True:
-            order = read_json(self.path(f"restart.{number}.json"))
-            if order is None:
-                return
-            yield order
-            number += 1
-
-    def _earlier_restarts(self) -> int:
-        """Count the orders of earlier runs; one of this run counts, also if it came before this task."""
-        return sum(order["run"] < self.run for order in self._orders())
+        """Return whether a replica has in this run of the job, and is not to start again."""
+        attempt = Attempts(self.plan["replicas"][index]["log_dir"]).latest(self.run)
+        return (
+            attempt is not None
+            and attempt.succeeded
+            and not self._orders.name(index, attempt.start["orders"])
+        )
 
     def _overdue(self) -> str:
         plan = self.plan

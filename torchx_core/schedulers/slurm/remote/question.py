@@ -6,6 +6,8 @@ import asyncio
 import json
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from threading import Lock
+from typing import NamedTuple
 
 from torchx_core.errors import SchedulerError, TorchXError
 from torchx_core.schedulers.slurm.remote.talk import Channel
@@ -31,6 +33,9 @@ class Answer:
         self.number = number
         # Never an exception: nobody may be there any more to retrieve it.
         self._future: Future[object] = Future()
+        self._future.add_done_callback(self._ring)
+        self._lock = Lock()
+        self._bells: set[_Bell] = set()
 
     @property
     def is_there(self) -> bool:
@@ -58,16 +63,31 @@ class Answer:
 
     async def wait_async(self, timeout_s: float | None) -> None:
         """Do the same on an event loop."""
-        loop, there = asyncio.get_running_loop(), asyncio.Event()
+        bell = _Bell(asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._bells.add(bell)
+        try:
+            if not self.is_there:  # if it arrives from here on, the bell is rung
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(timeout_s):
+                        await bell.there.wait()
+        finally:
+            with self._lock:
+                self._bells.remove(bell)
 
-        def ring(_future: Future[object]) -> None:
-            with suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(there.set)
+    def _ring(self, _future: Future[object]) -> None:
+        with self._lock:
+            bells = list(self._bells)
+        for bell in bells:
+            with suppress(RuntimeError):  # its loop has ended meanwhile
+                bell.loop.call_soon_threadsafe(bell.there.set)
 
-        self._future.add_done_callback(ring)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await there.wait()
+
+class _Bell(NamedTuple):
+    """Somebody who waits on an event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    there: asyncio.Event
 
 
 class Question:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol, cast
 
 import asyncssh  # noqa: TID253  (this module is imported by the first connection)
@@ -36,7 +37,8 @@ async def dial(node: LoginNode, talk: Talk) -> Channel:
         await cast("_Connection", connection).create_session(
             lambda: session, command_line(node), encoding=None
         )
-        session.channel.write(parcel())
+        with suppress(BrokenPipeError):  # it has ended already; waiting for its greeting tells why
+            session.channel.write(parcel())
         await talk.greeting()
     except asyncssh.Error as err:
         await _hang_up(connection)

@@ -18,7 +18,7 @@ def test_a_task_that_is_killed_is_a_failure_of_its_replica(nodes: Nodes) -> None
     orphan = int(nodes.output("r0"))
     psutil.Process(victim.pid).children()[0].kill()
     assert (victim.wait(PATIENCE_S), other.wait(PATIENCE_S)) == (128 + signal.SIGKILL, 0)
-    wait_until(lambda: not psutil.pid_exists(orphan))
+    wait_until(lambda: not psutil.pid_exists(orphan), PATIENCE_S)
     assert (nodes.end("r0")["code"], nodes.end("r0")["told"]) == (128 + signal.SIGKILL, False)
     assert (nodes.end("r1")["code"], nodes.end("r1")["told"]) == (128 + signal.SIGTERM, True)
     stop = nodes.read("stop.json")

@@ -56,3 +56,15 @@ def test_the_replicas_are_told_where_the_first_is(
     nodes.prepare("true")
     told = lead(srun="echo $TORCHX_RANK0_HOST", scontrol=scontrol, SLURM_JOB_NODELIST="gpu[7-9]")
     assert told.decode() == f"{address}\n"
+
+
+@pytest.mark.parametrize(("latest", "told"), [(0, ""), (1, "started\n")])
+def test_a_job_that_runs_again_although_all_has_succeeded(
+    nodes: Nodes, lead: Callable[..., bytes], latest: int, told: str
+) -> None:
+    """Does nothing, if its latest run has said so: what is left of an earlier one may say so too late."""
+    nodes.prepare("true")
+    nodes.begin(latest)
+    (nodes.app_dir / "done.0").touch()
+    assert lead(srun="echo started", SLURM_RESTART_COUNT=str(latest + 1)).decode() == told
+    assert (nodes.read(f"run.{latest + 1}.json") is not None) == bool(told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from contextlib import suppress
 
@@ -63,3 +64,42 @@ def test_a_superseded_task_ends_its_program(nodes: Nodes) -> None:
     assert task.wait(PATIENCE_S) == 75
     assert ends(program, PATIENCE_S)
     assert nodes.end("r0") is None
+
+
+@pytest.mark.parametrize(("order", "code"), [(None, 3), ({"indices": [0], "run": 0, "time": 0}, 0)])
+def test_an_app_that_is_stopped_starts_nothing_again(
+    nodes: Nodes, order: dict[str, object] | None, code: int
+) -> None:
+    """Also if a replica fails, or is ordered to start again, before it has seen that."""
+    stop = nodes.app_dir / "stop.json"
+    nodes.prepare(f"echo up; until test -e {stop}; do :; done; exit 3", max_retries=1)
+    task = nodes.start(0)
+    wait_until(lambda: nodes.output("r0"), PATIENCE_S)
+    worker = psutil.Process(task.pid).children()[0]
+    worker.suspend()
+    if order is not None:
+        (nodes.app_dir / "restart.0.json").write_text(json.dumps(order))
+    stop.write_text(json.dumps({"outcome": "CANCELLED", "msg": "", "grace_s": None, "time": 0, "index": -1}))
+    wait_until(lambda: {p.status() for p in below(worker.pid)} == {psutil.STATUS_ZOMBIE}, PATIENCE_S)
+    worker.resume()
+    assert task.wait(PATIENCE_S) == code
+    assert not (nodes.logs / "r0" / "1").exists()
+    assert nodes.read("restart.0.json") == order
+
+
+def test_what_slurm_ends_does_not_start_again(nodes: Nodes) -> None:
+    """Although it was ordered to, a moment before: the job ends, and a later run starts everybody."""
+    go = nodes.app_dir / "go"
+    nodes.prepare(
+        f"exec 2>/dev/null; trap 'echo told' TERM; echo up; until test -e {go}; do sleep 0.02; done"
+    )
+    task = nodes.start(0)
+    wait_until(lambda: nodes.output("r0"), PATIENCE_S)
+    order = json.dumps({"indices": [0], "run": 0, "time": 0})
+    (nodes.app_dir / "restart.0.json").write_text(order)
+    wait_until(lambda: b"told" in nodes.output("r0"), PATIENCE_S)
+    psutil.Process(task.pid).children()[0].terminate()
+    wait_until(lambda: nodes.read("told.0.json"), PATIENCE_S)
+    go.touch()
+    assert task.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert not (nodes.logs / "r0" / "1").exists()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
 
 import psutil
@@ -12,6 +15,21 @@ from slurm_nodes import PATIENCE_S, Nodes, below
 
 from torchx_core.schedulers.slurm.node.program import DRAIN_S
 from torchx_core.testing import wait_until
+
+FIRST = {**os.environ, "SLURM_PROCID": "0"}
+TOLD_BEFORE = """
+import json, os, signal, sys
+from torchx_core.schedulers.slurm.node.guard import Guard
+from torchx_core.schedulers.slurm.node.play import run_attempts
+from torchx_core.schedulers.slurm.node.replica import Replica
+from torchx_core.schedulers.slurm.node.signals import Signals
+with open(os.path.join(sys.argv[1], "plan.json")) as file:
+    replica = Replica(sys.argv[1], json.load(file))
+signals = Signals()
+os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(run_attempts(replica, signals, Guard()))
+"""
+"""A task that Slurm tells to end just before its program is there."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
@@ -60,3 +78,48 @@ def test_what_cannot_be_run_is_told_as_by_a_shell(
     (nodes.app_dir / "plan.json").write_text(json.dumps(plan))
     assert nodes.start(0).wait(PATIENCE_S) == code
     assert nodes.output("r0").decode(errors="surrogateescape") == f"{said}\n"
+
+
+def test_what_slurm_has_told_is_not_told_again(nodes: Nodes) -> None:
+    """Slurm signals every process of a job: a program may take a second SIGTERM for impatience."""
+    go = nodes.app_dir / "go"
+    nodes.prepare(
+        f"exec 2>/dev/null; trap 'echo told' TERM; echo up; until test -e {go}; do sleep 0.02; done"
+    )
+    task = nodes.start(0)
+    wait_until(lambda: nodes.output("r0"), PATIENCE_S)
+    *tree, worker = reversed(below(task.pid))
+    for process in tree:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGTERM)
+    wait_until(lambda: b"told" in nodes.output("r0"), PATIENCE_S)
+    worker.send_signal(signal.SIGTERM)
+    wait_until(lambda: nodes.read("told.0.json"), PATIENCE_S)
+    go.touch()
+    assert task.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert nodes.output("r0") == b"up\ntold\n"
+
+
+def test_a_program_that_comes_after_slurms_signal_is_told(nodes: Nodes) -> None:
+    """Or it would go on until it is killed, with no chance to save its work."""
+    nodes.prepare("echo up; exec sleep 600", cfg={"grace_s": 600})
+    task = subprocess.run([sys.executable, "-c", TOLD_BEFORE, str(nodes.app_dir)], check=False, env=FIRST)
+    assert task.returncode == 128 + signal.SIGTERM
+    assert nodes.end("r0")["told"]
+
+
+def test_a_failure_after_an_order_to_start_again(nodes: Nodes) -> None:
+    """Is no failure of its own: the others, started again a moment ago, have left it alone."""
+    order = nodes.app_dir / "restart.0.json"
+    nodes.prepare(f'test "$TORCHX_ATTEMPT" = 1 && exit; echo up; until test -e {order}; do :; done; exit 3')
+    task = nodes.start(0)
+    wait_until(lambda: nodes.output("r0"), PATIENCE_S)
+    worker = psutil.Process(task.pid).children()[0]
+    worker.suspend()  # or it may see the order first
+    order.write_text(json.dumps({"indices": [0], "run": 0, "time": 0}))
+    wait_until(lambda: {p.status() for p in below(worker.pid)} == {psutil.STATUS_ZOMBIE}, PATIENCE_S)
+    worker.resume()
+    assert task.wait(PATIENCE_S) == 0
+    assert (nodes.end("r0")["code"], nodes.end("r0")["told"]) == (3, True)
+    assert nodes.end("r0", attempt=1)["code"] == 0
+    assert nodes.read("stop.json") is None

@@ -83,7 +83,7 @@ def test_no_line_is_lost_or_repeated(
         if harms < 3 and len(seen) > harms * _LINES / 4:
             harms += 1
             harm(login_node)
-        if len(seen) == _LINES:
+        if harms == 3 and len(seen) == _LINES:
             go.touch()
 
     async def follow() -> None:
@@ -224,8 +224,8 @@ def test_nothing_is_left_on_the_login_node(runner: Runner, login_node: SshServer
     next(batch for batch in runner.follow(handle) if any(batch.lines()))
     agents = login_node.agents()
     runner.close()
-    assert psutil.wait_procs(agents, timeout=30)[1] == []
-    wait_until(lambda: not login_node.sessions())
+    assert psutil.wait_procs(agents, timeout=60)[1] == []
+    wait_until(lambda: not login_node.sessions(), 60)
     home = tmp_path / "home"
     files = {path.relative_to(home).parts[:5] for path in home.rglob("*") if path.is_file()}
     assert files <= {(".local", "state", "torchx", "slurm", "remote")}
@@ -236,10 +236,10 @@ def test_nothing_is_left_on_the_login_node(runner: Runner, login_node: SshServer
 
 def test_a_lease_is_kept_by_who_follows(runner: Runner, login_node: SshServer) -> None:
     """For as long as he does, and no longer."""
-    runner.run(_app("exec sleep 600"), "slurm", {"lease_s": 3.0}, app_id="leased")
+    runner.run(_app("exec sleep 600"), "slurm", {"lease_s": 5.0}, app_id="leased")
     handle = f"slurm://{runner.name}/leased"
     follow = runner.follow(handle, tick_s=0.2)
-    for _ in range(30):  # twice the lease
+    for _ in range(50):  # twice the lease
         next(follow)
     status = runner.status(handle)
     assert status is not None

@@ -15,7 +15,7 @@ from near_agent import NearNode
 
 from torchx_core import AppDef, AppState, Role, Runner
 from torchx_core.errors import SchedulerError, SubmitFailedError, SubmitOutcomeUnknownError
-from torchx_core.schedulers import LogLines, StateChanged
+from torchx_core.schedulers import Batch, LogLines, StateChanged
 from torchx_core.schedulers.slurm.remote import feed, line
 from torchx_core.testing import wait_until
 
@@ -75,10 +75,11 @@ def test_an_answer_that_does_not_come(
 ) -> None:
     """Is not waited for in vain, and the next question is answered."""
     handle = runner.run(QUICK, "slurm")
-    monkeypatch.setattr(line, "_ANSWER_S", 0.1)
     node.mute_to = "describe"
-    with pytest.raises(SchedulerError, match=r"no answer from login node near within 0\.1 s") as caught:
-        runner.status(handle)
+    with monkeypatch.context() as hurry:
+        hurry.setattr(line, "_ANSWER_S", 0.1)
+        with pytest.raises(SchedulerError, match=r"no answer from login node near within 0\.1 s") as caught:
+            runner.status(handle)
     assert caught.value.retryable
     assert [row.app_handle for row in runner.list("slurm")] == [handle]
 
@@ -108,10 +109,10 @@ def test_whoever_waits_when_it_is_closed(node: NearNode, runner: Runner) -> None
     node.hangs = True
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(runner.list, "slurm")
-        wait_until(lambda: node.dials == 1)
+        wait_until(lambda: node.dials == 1, 60)
         runner.close()
         with pytest.raises(SchedulerError, match="the connection to login node near was closed"):
-            asked.result(10)
+            asked.result(60)
 
 
 def test_while_it_is_away_questions_fail(node: NearNode, runner: Runner) -> None:
@@ -145,13 +146,13 @@ def test_followers_wait_and_go_on(node: NearNode, runner: Runner, caplog: pytest
     """However often it breaks: each line once, and one warning for all followers of a break."""
     handles = [runner.run(HELD, "slurm", app_id=f"app-{i}") for i in range(3)]
     follows = [runner.follow(handle, tick_s=0.01) for handle in handles]
-    before = [list(islice(batches, 20)) for batches in follows]
+    before = [_until_it_holds(batches) for batches in follows]
     node.away = "away"
     with caplog.at_level(logging.INFO, logger="torchx_core"):
         node.cut()
         away = [list(islice(batches, 20)) for batches in follows]
         node.away = ""
-        wait_until(lambda: "is back" in caplog.text)
+        wait_until(lambda: "is back" in caplog.text, 60)
     assert caplog.text.count("followers wait until it is back") == 1
     for _ in range(3):
         _cut_and_wait(node)
@@ -165,10 +166,18 @@ def test_followers_wait_and_go_on(node: NearNode, runner: Runner, caplog: pytest
         assert [event.lines for event in events if isinstance(event, LogLines)] == [("0", "1", "2")]
 
 
+def _until_it_holds(batches: Iterator[Batch]) -> list[Batch]:
+    """Return all there is to see of a held app: its lines, and the first quiet moment after them."""
+    seen = [next(batches)]
+    while seen[-1].events or not any(any(batch.lines()) for batch in seen):
+        seen.append(next(batches))
+    return seen
+
+
 def _cut_and_wait(node: NearNode) -> None:
     before = node.dials
     node.cut()
-    wait_until(lambda: node.dials > before)
+    wait_until(lambda: node.dials > before, 60)
 
 
 def test_followers_do_not_wait_for_what_never_gets_better(node: NearNode, runner: Runner) -> None:
@@ -234,4 +243,4 @@ def test_a_follower_that_leaves_is_forgotten(runner: Runner, monkeypatch: pytest
     follow = runner.follow(handle, tick_s=0.01)
     list(islice(follow, 10))
     follow.close()  # type: ignore[attr-defined]  # a generator
-    wait_until(lambda: (status := runner.status(handle)) and status.state is AppState.CANCELLED)
+    wait_until(lambda: (status := runner.status(handle)) and status.state is AppState.CANCELLED, 60)

@@ -15,7 +15,7 @@ class TestNearAgent(SchedulerContract):
     """The fake scheduler, behind the real client and the real agent."""
 
     backend = "slurm"
-    short_s = 0.1
+    short_s = 1.0  # a busy host may stop a test for a while
 
     @pytest.fixture
     def new_runner(self) -> partial[Runner]:

@@ -118,7 +118,7 @@ def test_what_the_agent_complains_about_is_logged(
     (tmp_path / "state" / "slurm" / "s").write_text("no directory")
     with pytest.raises(SchedulerError, match="on the login node: NotADirectoryError"):
         scheduler.list()
-    wait_until(lambda: "login node here: Traceback" in caplog.text)
+    wait_until(lambda: "login node here: Traceback" in caplog.text, 60)
 
 
 @pytest.mark.parametrize(

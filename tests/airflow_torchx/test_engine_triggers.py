@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from airflow_torchx._engine_triggers import ask_airflow
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
+]
+
+
+class Pipe:
+    """Asks as the triggerer of Airflow 3.1 does, which leads each question to an event loop."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.answer = asyncio.Event()
+        self.answered = asyncio.Event()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def ask(self, question: str) -> str:
+        """Return the answer; in a thread."""
+        return async_to_sync(self._ask)(question)
+
+    async def _ask(self, question: str) -> str:
+        self.loop = asyncio.get_running_loop()
+        self.asked.set()
+        await self.answer.wait()
+        self.answered.set()
+        return f"{question}!"
+
+
+def test_questions_go_through_the_triggers_event_loop() -> None:
+    """One that went through a loop of its own would take the answers of others."""
+
+    async def ask() -> str:
+        pipe = Pipe()
+        pipe.answer.set()
+        answer = await ask_airflow(pipe.ask, "who")
+        assert pipe.loop is asyncio.get_running_loop()
+        return answer
+
+    assert asyncio.run(ask()) == "who!"
+
+
+def test_a_question_is_answered_though_nobody_waits_any_more() -> None:
+    """Airflow 3.1 would give the answer to whoever asks next."""
+
+    async def leave() -> None:
+        pipe = Pipe()
+        asking = asyncio.create_task(ask_airflow(pipe.ask, "who"))
+        await asyncio.wait_for(pipe.asked.wait(), 60)
+        asking.cancel()
+        await asyncio.wait([asking])
+        pipe.answer.set()
+        await asyncio.wait_for(pipe.answered.wait(), 60)
+
+    asyncio.run(leave())

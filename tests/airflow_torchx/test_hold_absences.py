@@ -1,0 +1,130 @@
+"""What a try does while its scheduler does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from task_bench import Bench, echo, sleeper, task_bench
+
+from airflow_torchx import _hold
+from airflow_torchx._hold import Hold
+from torchx_core.errors import SchedulerError
+from torchx_core.launch import patience
+from torchx_core.runner import Runner
+from torchx_core.specs import AppState
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """A task instance whose scheduler is asked again soon."""
+    monkeypatch.setattr(patience, "FIRST_DELAY_S", 0.01)
+    with task_bench(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what makes a method of the runner fail so many times, in a way that passes or not."""
+
+    def go(method: str, times: int = 1, *, retryable: bool = True) -> None:
+        real: Callable[..., Any] = getattr(Runner, method)
+        left = [times]
+
+        def answer(runner: Runner, *args: object, **kwargs: object) -> object:
+            if left[0]:
+                left[0] -= 1
+                raise SchedulerError("the login node is away", retryable=retryable)
+            return real(runner, *args, **kwargs)
+
+        monkeypatch.setattr(Runner, method, answer)
+
+    return go
+
+
+@pytest.mark.parametrize("method", ["status", "run", "owner", "take_over", "follow"])
+def test_a_short_absence_does_not_end_the_try(bench: Bench, away: Callable[..., None], method: str) -> None:
+    """Whatever is asked just then is asked again: one app runs, and each of its lines is shown once."""
+    away(method, times=2)
+    assert bench.run(echo("a", "b")) is AppState.SUCCEEDED
+    assert (bench.screen.lines, len(bench.apps())) == (["a", "b"], 1)
+
+
+def test_an_absence_in_the_middle_of_the_log_repeats_nothing(bench: Bench, away: Callable[..., None]) -> None:
+    """The try goes on from the last batch that it has shown."""
+    hold = bench.hold(echo("a", "b"))
+    hold.attach()
+    away("follow", times=3)
+    assert hold.follow().state is AppState.SUCCEEDED
+    assert bench.screen.lines == ["a", "b"]
+
+
+def test_a_failure_that_does_not_pass_ends_the_try(bench: Bench, away: Callable[..., None]) -> None:
+    """Asking again would not help."""
+    away("run", retryable=False)
+    with pytest.raises(SchedulerError, match="away"):
+        bench.run(echo("a"))
+    assert bench.apps() == {}
+
+
+def test_a_long_absence_ends_the_try(
+    bench: Bench, away: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The app goes on."""
+    monkeypatch.setattr(_hold, "GIVE_UP_S", 0.1)
+    hold = bench.hold(sleeper())
+    hold.attach()
+    away("follow", times=1000)
+    with pytest.raises(SchedulerError, match="away"):
+        hold.follow()
+    assert len(bench.apps()) == 1
+
+
+def test_patience_begins_with_the_app(
+    bench: Bench, away: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as there is none, a retry of Airflow's loses nothing, and takes no worker."""
+    monkeypatch.setattr(_hold, "GIVE_UP_FIRST_S", -1.0)
+    hold = bench.hold(echo("a"))
+    away("status")
+    with pytest.raises(SchedulerError, match="away"):
+        hold.attach()
+
+    hold = bench.hold(echo("a"))
+    hold.attach()
+    away("follow", times=2)
+    assert hold.follow().state is AppState.SUCCEEDED
+
+
+def test_an_app_that_its_trigger_lost_is_cancelled_at_once_or_not_at_all(
+    bench: Bench, away: Callable[..., None]
+) -> None:
+    """The trigger has been patient; a worker that is not has nothing to add."""
+    bench.hold(sleeper()).attach()
+    away("owner", times=1000)
+    with pytest.raises(SchedulerError, match="away"):
+        bench.hold(sleeper()).drop("nobody would come back")
+
+
+def test_a_wait_for_the_scheduler_can_be_ended(bench: Bench, away: Callable[..., None]) -> None:
+    """A kill does not have to wait until it answers."""
+
+    class Killed(Exception):
+        pass
+
+    def look(_hold: Hold) -> None:
+        raise Killed
+
+    away("status", times=1000)
+    with pytest.raises(Killed):
+        bench.hold(echo("a"), look=look).attach()
+
+
+def test_a_try_that_is_about_to_defer_does_not_wait_for_long(bench: Bench, away: Callable[..., None]) -> None:
+    """The trigger is as patient, and takes no worker."""
+    hold = bench.hold(sleeper())
+    hold.attach()
+    away("follow", times=1000)
+    assert hold.follow_for(0.0) is None

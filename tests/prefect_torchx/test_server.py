@@ -1,0 +1,169 @@
+"""How Prefect's server is asked while an app runs: seldom with a new client, and never for long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextvars import copy_context
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import httpx
+import pytest
+from answer_cutter import AnswerCutter, cutting
+from flow_work import in_a_flow
+from prefect import flow, get_client
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.context import FlowRunContext
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from prefect_torchx._engine import flow_state, server
+from prefect_torchx._engine.flow_state import FlowRunWatch
+from prefect_torchx._engine.server import ask_briefly, kept_connection
+from prefect_torchx._engine.shelf import ServerShelf
+from prefect_torchx.page import RunPage
+from prefect_torchx.position import Position
+from torchx_core.schedulers import LogLines
+from torchx_core.specs import AppDef
+from torchx_core.testing import wait_until
+
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("prefect_api")]
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[SyncPrefectClient]:
+    """Return the clients that are made from now on."""
+    made: list[SyncPrefectClient] = []
+
+    def make(*args: Any, **kwargs: Any) -> SyncPrefectClient:
+        made.append(get_client(*args, **kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(server, "get_client", make)
+    monkeypatch.setattr(server, "TIMEOUT_S", 30.0)  # a busy host's server is slow
+    return made
+
+
+@pytest.fixture
+def proxy(prefect_api: str) -> Iterator[AnswerCutter]:
+    """Return a proxy before the server that cuts off answers to what is read; this process uses it."""
+    port = urlsplit(prefect_api).port
+    assert port is not None
+    with cutting(port) as proxy, temporary_settings({PREFECT_API_URL: proxy.url}):
+        proxy.requests = b"GET "
+        yield proxy
+
+
+def _version(client: SyncPrefectClient) -> str:
+    return client.api_version()
+
+
+def _is_closed(client: SyncPrefectClient) -> bool:
+    return client._client.is_closed  # noqa: SLF001  (httpx's client, which has the connections)
+
+
+def test_what_asks_again_and_again_keeps_its_connection(clients: list[SyncPrefectClient]) -> None:
+    """Until the block ends; without it every question has a connection of its own."""
+    with kept_connection():
+        for _ in range(3):
+            ask_briefly(_version)
+        [kept] = clients
+        assert not _is_closed(kept)
+    ask_briefly(_version)
+    assert [_is_closed(client) for client in clients] == [True, True]
+
+
+def test_a_connection_is_of_one_thread(clients: list[SyncPrefectClient]) -> None:
+    """Another thread does not use it, and does not close it."""
+    with kept_connection():
+        ask_briefly(_version)
+        other = threading.Thread(target=copy_context().run, args=(ask_briefly, _version))
+        other.start()
+        other.join()
+        ask_briefly(_version)
+        assert [_is_closed(client) for client in clients] == [False, True]
+
+
+def test_a_connection_that_breaks_is_made_anew(proxy: AnswerCutter, clients: list[SyncPrefectClient]) -> None:
+    """As by a server that was started again: the question is put once more, at once."""
+    with kept_connection():
+        ask_briefly(_version)
+        proxy.cuts = 1
+        assert ask_briefly(_version)
+        assert [_is_closed(client) for client in clients] == [True, False]
+
+
+def test_a_server_that_does_not_answer_is_asked_no_more_than_twice(
+    proxy: AnswerCutter, clients: list[SyncPrefectClient]
+) -> None:
+    """Who asks has other things to do; the next question makes a new connection."""
+    with kept_connection():
+        ask_briefly(_version)
+        proxy.cuts = 2
+        with pytest.raises(httpx.TransportError):
+            ask_briefly(_version)
+        assert ask_briefly(_version)
+    assert (len(clients), proxy.cuts) == (2, 0)
+
+
+def test_a_watch_has_one_client_and_closes_it(
+    clients: list[SyncPrefectClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it looks every second for as long as the app runs."""
+    monkeypatch.setattr(flow_state, "LOOK_EVERY_S", 0.01)
+    looks: list[bool] = []
+    look = FlowRunWatch.look
+
+    def count(watch: FlowRunWatch) -> bool:
+        looks.append(look(watch))
+        return looks[-1]
+
+    monkeypatch.setattr(FlowRunWatch, "look", count)
+
+    @flow
+    def pipeline() -> None:
+        watch = FlowRunWatch.enter(str(_flow_run_id()))
+        wait_until(lambda: len(looks) >= 5, 60)
+        watch.leave()
+
+    pipeline()
+    assert all(looks)
+    wait_until(lambda: [_is_closed(client) for client in clients] == [True], 60)
+
+
+def test_a_courier_has_one_client_for_what_it_saves(
+    clients: list[SyncPrefectClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How far a log is, is saved once a second; the client is closed when nobody sends any more."""
+    monkeypatch.setattr("prefect_torchx.delivery.SAVE_EVERY_S", 0.0)
+    saved: list[Position] = []
+
+    def work() -> None:
+        shelf = ServerShelf(str(_flow_run_id()), "")
+        handle = "local_cwd://torchx/app"
+        shelf.open(handle, fresh=True)
+        clients.clear()
+
+        def save(position: Position) -> bool:
+            saved.append(position)
+            return shelf.save(handle, position)
+
+        page = RunPage(AppDef("app", []), on_delivered=save)
+        for number in range(3):
+            page.write(LogLines("r", 0, 0, "stdout", (str(number),), 1000.0))
+            page.mark(str(number))
+            page.flush()
+            wait_until(lambda number=number: saved and saved[-1].cursor == str(number), 60)  # type: ignore[misc]
+        page.close(None)
+
+    in_a_flow(work)
+    assert len(saved) == 3
+    wait_until(lambda: [_is_closed(client) for client in clients] == [True], 60)
+
+
+def _flow_run_id() -> UUID:
+    context = FlowRunContext.get()
+    assert context
+    assert context.flow_run
+    return context.flow_run.id

@@ -1,0 +1,28 @@
+"""A work pool for workers in the test's own process."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prefect_pool import Pool
+
+from torchx_core.runner import Runner
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Return the event loop that Prefect uses."""
+    return "asyncio"
+
+
+@pytest.fixture
+def pool(prefect_api: str, runner: Runner, tmp_path: Path) -> Iterator[Pool]:
+    """Return a work pool of its own for each test; its apps are those of `runner`."""
+    del runner  # sets the state directory for this process
+    pool = Pool(prefect_api, tmp_path)
+    yield pool
+    pool.close()
+    gc.collect()  # here, where what it finds is known and ignored: see the marks of the modules
