@@ -1,12 +1,17 @@
-"""Airflow in this process: DAGs run with ``dag.test()``."""
+"""Airflow in this process: DAGs run with ``dag.test()``; and a scheduler that is away."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow_dags import SETTINGS, Dags
+
+from torchx_core.errors import SchedulerError
+from torchx_core.runner import Runner
 
 os.environ.update(SETTINGS)  # before a test module imports Airflow
 
@@ -32,3 +37,22 @@ def dags(
     """What runs DAGs; their apps have a state directory of their own."""
     monkeypatch.setenv("TORCHX_STATE_DIR", str(tmp_path / "state"))
     return Dags(airflow_home, capfd)
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what makes a method of the runner fail so many times, in a way that passes or not."""
+
+    def go(method: str, times: int = 1, *, retryable: bool = True) -> None:
+        real: Callable[..., Any] = getattr(Runner, method)
+        left = [times]
+
+        def answer(runner: Runner, *args: object, **kwargs: object) -> object:
+            if left[0]:
+                left[0] -= 1
+                raise SchedulerError("the login node is away", retryable=retryable)
+            return real(runner, *args, **kwargs)
+
+        monkeypatch.setattr(Runner, method, answer)
+
+    return go

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from task_bench import Bench, echo, sleeper, task_bench
@@ -13,7 +12,6 @@ from airflow_torchx import _hold
 from airflow_torchx._hold import Hold
 from torchx_core.errors import SchedulerError
 from torchx_core.launch import patience
-from torchx_core.runner import Runner
 from torchx_core.specs import AppState
 
 
@@ -23,25 +21,6 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.setattr(patience, "FIRST_DELAY_S", 0.01)
     with task_bench(tmp_path) as made:
         yield made
-
-
-@pytest.fixture
-def away(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what makes a method of the runner fail so many times, in a way that passes or not."""
-
-    def go(method: str, times: int = 1, *, retryable: bool = True) -> None:
-        real: Callable[..., Any] = getattr(Runner, method)
-        left = [times]
-
-        def answer(runner: Runner, *args: object, **kwargs: object) -> object:
-            if left[0]:
-                left[0] -= 1
-                raise SchedulerError("the login node is away", retryable=retryable)
-            return real(runner, *args, **kwargs)
-
-        monkeypatch.setattr(Runner, method, answer)
-
-    return go
 
 
 @pytest.mark.parametrize("method", ["status", "run", "owner", "take_over", "follow"])

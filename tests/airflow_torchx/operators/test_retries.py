@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from airflow_dags import Dags
 
 from airflow_torchx.operators import torchx
-from torchx_core.errors import SchedulerError
-from torchx_core.runner import Runner, get_runner
+from torchx_core.runner import get_runner
 from torchx_core.specs import AppState, AppStatus
 
 pytestmark = [
@@ -32,25 +30,6 @@ def _only_end() -> AppStatus:
         status = runner.wait(app.app_handle, timeout_s=60)
     assert status is not None
     return status
-
-
-@pytest.fixture
-def fails(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what makes a method of the runner fail so many times."""
-
-    def once(method: str, *, times: int = 1, retryable: bool = False) -> None:
-        real: Callable[..., Any] = getattr(Runner, method)
-        left = [times]
-
-        def answer(runner: Runner, *args: object, **kwargs: object) -> object:
-            if left[0]:
-                left[0] -= 1
-                raise SchedulerError("the login node is away", retryable=retryable)
-            return real(runner, *args, **kwargs)
-
-        monkeypatch.setattr(Runner, method, answer)
-
-    return once
 
 
 @pytest.mark.slow
@@ -76,18 +55,18 @@ def test_a_retry_after_a_timeout_runs_an_app_of_its_own(dags: Dags, tmp_path: Pa
 
 @pytest.mark.parametrize("method", ["describe", "status"])
 def test_an_absence_of_a_moment_does_not_fail_the_last_try(
-    dags: Dags, fails: Callable[..., None], method: str
+    dags: Dags, away: Callable[..., None], method: str
 ) -> None:
     """Links can be missing; what is needed is asked again."""
-    fails(method, retryable=True)
+    away(method)
     outcome = dags.run('TorchXRunOperator(task_id="t", app=app("echo", "there"))')
     assert outcome.state == "success"
     assert "[r/0] there" in outcome.log
 
 
-def test_the_last_try_cancels_what_it_cannot_follow(dags: Dags, fails: Callable[..., None]) -> None:
+def test_the_last_try_cancels_what_it_cannot_follow(dags: Dags, away: Callable[..., None]) -> None:
     """Nobody would come back for the app."""
-    fails("follow")
+    away("follow", retryable=False)
     outcome = dags.run('TorchXRunOperator(task_id="t", app=app("sleep", "600"))')
     assert outcome.state == "failed"
     assert "the login node is away" in outcome.log
@@ -95,10 +74,10 @@ def test_the_last_try_cancels_what_it_cannot_follow(dags: Dags, fails: Callable[
 
 
 def test_an_earlier_try_leaves_to_the_next_what_it_cannot_follow(
-    dags: Dags, fails: Callable[..., None]
+    dags: Dags, away: Callable[..., None]
 ) -> None:
     """Which follows it to its end."""
-    fails("follow")
+    away("follow", retryable=False)
     outcome = dags.run("""
         TorchXRunOperator(
             task_id="t", app=app("sh", "-c", "sleep 3; echo there"), retries=1, retry_delay=timedelta(0)
@@ -110,11 +89,11 @@ def test_an_earlier_try_leaves_to_the_next_what_it_cannot_follow(
 
 @pytest.mark.slow
 def test_the_last_try_cancels_what_its_trigger_has_lost(
-    dags: Dags, fails: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    dags: Dags, away: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trigger says that it cannot follow the app, and no retry is left that could."""
     monkeypatch.setattr(torchx, "DEFER_AFTER_S", 0.0)
-    fails("afollow")
+    away("afollow", retryable=False)
     outcome = dags.run('TorchXRunOperator(task_id="t", app=app("sleep", "600"), deferrable=True)')
     assert outcome.state == "failed"
     assert "the login node is away" in outcome.log
@@ -123,11 +102,11 @@ def test_the_last_try_cancels_what_its_trigger_has_lost(
 
 @pytest.mark.slow
 def test_a_retry_finds_what_the_trigger_of_an_earlier_try_has_lost(
-    dags: Dags, fails: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    dags: Dags, away: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was left alone."""
     monkeypatch.setattr(torchx, "DEFER_AFTER_S", 0.0)
-    fails("afollow")
+    away("afollow", retryable=False)
     outcome = dags.run("""
         TorchXRunOperator(
             task_id="t", app=app("sleep", "15"), deferrable=True, retries=1, retry_delay=timedelta(0)
@@ -139,10 +118,10 @@ def test_a_retry_finds_what_the_trigger_of_an_earlier_try_has_lost(
 
 
 def test_a_wrong_edit_between_two_tries_does_not_disturb_the_app(
-    dags: Dags, fails: Callable[..., None]
+    dags: Dags, away: Callable[..., None]
 ) -> None:
     """The retry follows the app that runs; what the DAG asks for by now is of no interest."""
-    fails("follow")
+    away("follow", retryable=False)
     outcome = dags.run("""
         TorchXRunOperator(
             task_id="t",

@@ -1,4 +1,4 @@
-"""A work pool for workers in the test's own process."""
+"""Work pools: for workers in the test's own process, and in processes of their own."""
 
 from __future__ import annotations
 
@@ -26,3 +26,12 @@ def pool(prefect_api: str, runner: Runner, tmp_path: Path) -> Iterator[Pool]:
     yield pool
     pool.close()
     gc.collect()  # here, where what it finds is known and ignored: see the marks of the modules
+
+
+@pytest.fixture
+def real_pool(prefect_api: str, tmp_path: Path) -> Iterator[Pool]:
+    """Return the same for workers in processes of their own; it prints what they said."""
+    pool = Pool(prefect_api, tmp_path)
+    yield pool
+    pool.close()
+    print(pool.output())  # noqa: T201  (pytest shows it when the test fails)
