@@ -12,7 +12,7 @@ import pytest
 from prefect_torchx._engine import sigterm
 
 BEGIN = """
-import asyncio, multiprocessing, os, signal
+import asyncio, multiprocessing, os, signal, threading
 from prefect.exceptions import TerminationSignal
 from prefect_torchx._engine.sigterm import sigterm_bridge
 
@@ -39,7 +39,7 @@ async def work(seconds):
             print(bridged, seconds, flush=True)
 
 async def main():
-    asyncio.get_running_loop().call_later(0.1, send, signal.SIGTERM)
+    threading.Timer(0.5, send, [signal.SIGTERM]).start()  # while the loop waits, as almost always
     await asyncio.gather(work(0), work(0.2))
 
 asyncio.run(main())
