@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
 from functools import cache
 
-from torchx_core.supervisor.command import serves
+from torchx_core.supervisor.command import STUB
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
+_LOOKS = 100
+_PAUSE_S = 0.001
 
 APP_MARKER = "TORCHX_LOCAL_APP"
 """Environment variable that names the app's directory in every process of the app."""
@@ -64,8 +67,40 @@ def descendants(pid: int, app_dir: str) -> list[int]:
 
 def has_only_strangers(pid: int, app_dir: str) -> bool:
     """Return whether `pid` has children, and all of them serve other apps; a zombie serves nobody."""
-    served = [serves(child) for child in children(pid)]
-    return bool(served) and None not in served and app_dir not in served
+    below = children(pid)
+    return bool(below) and all(serves(child) not in (None, app_dir) for child in below)
+
+
+def serves(pid: int) -> str | None:
+    """Return the directory of the app whose guardian or supervisor this process is, or is about to become.
+
+    None for any other process, and where there is no ``/proc``.
+    """
+    words = _command_of(pid)
+    return (words[words.index(STUB) :] + [""] * 3)[2] if STUB in words else None
+
+
+def _command_of(pid: int) -> list[str]:
+    """Return a process's words; empty when it is gone. One that lives and has none is in execve(2)."""
+    for _ in range(_LOOKS):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read()
+        except OSError:
+            break
+        if words or is_zombie(pid):
+            return os.fsdecode(words).split("\0")
+        select.select([], [], [], _PAUSE_S)
+    return []
+
+
+def is_zombie(pid: int) -> bool:
+    """Return whether the process has ended, taken leave of or not."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
 
 
 def children(pid: int) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, NoReturn, final
 
 from airflow_torchx import _engine
@@ -153,7 +153,7 @@ class Execution:
             target = self._target()
             with target.runner() as runner:
                 memory = self._memory(runner, target)
-                request = partial(self._request, runner, target)
+                request = cache(partial(self._request, runner, target))
                 hold = Hold(runner, memory, self._this_try, request, log, departure.look, self._app_deadline)
                 yield hold, departure
         except (InvalidInputError, UnknownSchedulerException) as err:

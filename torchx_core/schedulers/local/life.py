@@ -19,7 +19,7 @@ from torchx_core.supervisor.final import read_final
 from torchx_core.supervisor.journal import read_journal
 from torchx_core.supervisor.limits import group_prefix, remove_groups
 from torchx_core.supervisor.records import CANCEL, JOURNAL, LOCK, SUPERVISOR_LOG, read_json
-from torchx_core.supervisor.tree import descendants, kill, marked
+from torchx_core.supervisor.tree import descendants, is_zombie, kill, marked
 
 __all__ = ["REAP_LOCK", "is_served", "settle"]
 
@@ -93,16 +93,8 @@ def _kill_leftovers(record: AppRecord) -> None:
         for pid in pids:
             for victim in (pid, *descendants(pid, record.directory)):
                 kill(victim, signal.SIGKILL)
-        if all(_is_zombie(pid) for pid in pids):
+        if all(is_zombie(pid) for pid in pids):
             return
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"Z"
-    except OSError:
-        return True
 
 
 def _give_up_on_stuck(record: AppRecord, state: machine.State) -> None:

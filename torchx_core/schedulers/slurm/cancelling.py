@@ -10,7 +10,7 @@ from typing import Final
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.slurm.commands import CommandFailed, ask, call
 from torchx_core.schedulers.slurm.facts import read_facts
-from torchx_core.schedulers.slurm.job import parse_queue
+from torchx_core.schedulers.slurm.job import job_with, parse_queue
 from torchx_core.schedulers.slurm.queue import QUESTION
 from torchx_core.schedulers.slurm.record import STOP, AppRecord
 from torchx_core.specs import AppState
@@ -77,5 +77,5 @@ def end_in_slurm(record: AppRecord) -> None:
 
 def _listed_job(record: AppRecord) -> str | None:
     """Return the job of a submitter that died before it could write its id down."""
-    jobs = ask(QUESTION, parse_queue, patience_s=PATIENCE_S).values()
-    return next((job.job_id for job in jobs if job.comment.startswith(record.comment)), None)
+    job = job_with(record.comment, ask(QUESTION, parse_queue, patience_s=PATIENCE_S).values())
+    return job.job_id if job else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, cast
 
@@ -13,6 +13,7 @@ __all__ = [
     "Row",
     "is_over",
     "is_waiting",
+    "job_with",
     "merged",
     "number",
     "parse_queue",
@@ -136,6 +137,11 @@ _OVER: Final = frozenset(
         "TIMEOUT",
     }
 )
+
+
+def job_with(comment: str, jobs: Iterable[Job]) -> Job | None:
+    """Return the job with an app's comment: its submitter may have died before it wrote the id down."""
+    return next((job for job in jobs if job.comment.startswith(comment)), None)
 
 
 def is_waiting(job: Job) -> bool:

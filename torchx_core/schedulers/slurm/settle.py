@@ -14,7 +14,7 @@ from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.paths import name_of
 from torchx_core.schedulers.slurm.decide import Verdict, decide, is_new, may_be_listed_yet
 from torchx_core.schedulers.slurm.facts import Attempt, Facts, last_result, read_facts
-from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over
+from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, job_with
 from torchx_core.schedulers.slurm.queue import JobQueue, Snapshot
 from torchx_core.schedulers.slurm.record import FINAL, JOB, AppRecord
 from torchx_core.schedulers.slurm.view import dump_final, final_attempts, load_final, status
@@ -141,7 +141,7 @@ def _listed(record: AppRecord, facts: Facts, snapshot: Snapshot) -> Job | None:
     if facts.job_id is not None:
         job = _ours(record, snapshot.jobs.get(facts.job_id))
     else:
-        job = next((job for job in snapshot.jobs.values() if job.comment.startswith(record.comment)), None)
+        job = job_with(record.comment, snapshot.jobs.values())
     job = job or Job(job_id=facts.job_id or "", state=UNLISTED)
     too_old = job.state == UNLISTED and may_be_listed_yet(record, facts, snapshot.asked_time)
     return None if too_old else job

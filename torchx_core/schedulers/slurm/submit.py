@@ -39,6 +39,7 @@ from torchx_core.errors import (
 from torchx_core.schedulers.difference import differences
 from torchx_core.schedulers.slurm.cancelling import ring
 from torchx_core.schedulers.slurm.commands import CommandFailed, call
+from torchx_core.schedulers.slurm.job import job_with
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import (
     FINAL,
@@ -189,10 +190,10 @@ def _earlier_job(record: AppRecord, app_id: str, lock: IO[bytes], queue: JobQueu
         os.fdatasync(lock.fileno())
         return None
     try:
-        jobs = queue.ask().jobs.values()
+        job = job_with(record.comment, queue.ask().jobs.values())
     except SchedulerError as err:
         raise SubmitOutcomeUnknownError(app_id, str(err)) from err
-    return next((job.job_id for job in jobs if job.comment.startswith(record.comment)), None)
+    return job.job_id if job else None
 
 
 def _sbatch(record: AppRecord, app_id: str) -> str:
