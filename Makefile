@@ -7,8 +7,11 @@ PYTHON ?= python3
 ENGINE ?= airflow
 SCHEDULER ?= local_cwd
 PYTEST_ARGS ?=
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 4
 BENCH_ARGS ?=
+HOURS ?= 2
+SEED ?= 1
+ORACLE_ARGS ?=
 
 BIN := .venv/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
@@ -23,6 +26,8 @@ AIRFLOW_TESTS := $(addprefix tests/airflow_torchx/,decorators hooks operators se
 AIRFLOW_DEPLOYMENT := tests/airflow_torchx/triggers/test_deployed.py
 PREFECTS := 3.6 3.9
 PREFECT_TESTS := tests/prefect_torchx $(addprefix --ignore tests/prefect_torchx/,test_artifact_page.py test_torchx_apps.py)
+NEWER_SUITES := trixie sid
+ENGINE_VERSION_TESTS := $(addprefix tests/torchx_core/schedulers/,docker slurm)
 PACKAGES := $(wildcard torchx_core integrations/airflow/airflow_torchx integrations/prefect/prefect_torchx)
 
 # Tools start the Python that is first on PATH (pyright, and the apps in the tests).
@@ -30,8 +35,9 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-deployment test-airflow-versions test-prefect-versions check format bench install format-check lint types imports \
-        declared spelling docs wheels coverage constraints clean docker-engine slurm-cluster browser
+.PHONY: help demo test test-slow oracle oracle-long oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-engine-versions \
+        check format bench install format-check lint types imports declared spelling docs wheels audit coverage constraints clean \
+        docker-engine slurm-cluster browser
 
 # --- what most people want ------------------------------------------------------------------------
 
@@ -42,8 +48,7 @@ demo: $(DEMO_STAMP) $(if $(filter local_docker,$(SCHEDULER)),docker-engine) $(DE
 	ENGINE=$(ENGINE) SCHEDULER=$(SCHEDULER) $(BIN)/python dags/demo.py
 
 test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --ignore tests/prefect_torchx $(PYTEST_ARGS)
-	$(BIN)/pytest tests/prefect_torchx $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: .venv/dev.stamp .venv/demo-airflow.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
 	$(BIN)/pytest -m "(slow or torch) and not deployment" $(PYTEST_ARGS)
@@ -52,16 +57,32 @@ test-deployment: .venv/dev.stamp docker-engine browser ## run the tests of whole
 	$(BIN)/pytest -m deployment $(PYTEST_ARGS)
 
 test-airflow-versions: $(AIRFLOWS:%=.venv-airflow-%/dev.stamp) ## test the Airflow package with older Airflows
-	@for version in $(AIRFLOWS); do \
+	@failed=0; for version in $(AIRFLOWS); do \
 	  echo "Airflow $$version"; \
-	  PATH=$(CURDIR)/.venv-airflow-$$version/bin:$$PATH python -m pytest -W ignore $(AIRFLOW_TESTS) $(PYTEST_ARGS) || exit 1; \
-	  PATH=$(CURDIR)/.venv-airflow-$$version/bin:$$PATH python -m pytest -W ignore -m deployment $(AIRFLOW_DEPLOYMENT) $(PYTEST_ARGS) || exit 1; \
-	done
+	  PATH=$(CURDIR)/.venv-airflow-$$version/bin:$$PATH python -m pytest -W ignore $(AIRFLOW_TESTS) $(PYTEST_ARGS) || failed=1; \
+	  PATH=$(CURDIR)/.venv-airflow-$$version/bin:$$PATH python -m pytest -W ignore -m deployment $(AIRFLOW_DEPLOYMENT) $(PYTEST_ARGS) || failed=1; \
+	done; exit $$failed
 
 test-prefect-versions: $(PREFECTS:%=.venv-prefect-%/dev.stamp) ## test the Prefect package with the oldest and the newest Prefect
-	@for version in $(PREFECTS); do \
+	@failed=0; for version in $(PREFECTS); do \
 	  echo "Prefect $$version"; \
-	  PATH=$(CURDIR)/.venv-prefect-$$version/bin:$$PATH python -m pytest -W ignore $(PREFECT_TESTS) $(PYTEST_ARGS) || exit 1; \
+	  PATH=$(CURDIR)/.venv-prefect-$$version/bin:$$PATH python -m pytest -W ignore $(PREFECT_TESTS) $(PYTEST_ARGS) || failed=1; \
+	done; exit $$failed
+
+oracle: .venv/dev.stamp docker-engine ## attack every promise for five minutes; SEED=1 ORACLE_ARGS=
+	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds 280 --seed $(SEED) $(ORACLE_ARGS)
+
+oracle-long: .venv/dev.stamp docker-engine ## the same for HOURS=2; SEED= decides which scenarios
+	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds $$(( $(HOURS) * 3600 )) --seed $(SEED) $(ORACLE_ARGS)
+
+oracle-mutants: .venv/dev.stamp docker-engine ## put bugs into copies of the product; the oracle must find each
+	PYTHONPATH=tests/support $(BIN)/python tests/oracle/mutants.py $(ORACLE_ARGS)
+
+test-engine-versions: $(NEWER_SUITES:%=.venv-debian-%/dev.stamp) ## test with Slurm, Docker and Python of newer Debian releases, as root
+	@for suite in $(NEWER_SUITES); do \
+	  echo "Debian $$suite"; \
+	  tests/support/newer_debian.sh $$suite .venv-debian-$$suite/bin/python -m pytest -m "not torch and not deployment" \
+	    $(ENGINE_VERSION_TESTS) $(PYTEST_ARGS) || exit 1; \
 	done
 
 check: format-check lint types imports declared spelling test docs wheels ## all that must pass
@@ -114,6 +135,9 @@ docs: .venv/dev.stamp ## build docs/_build/html; warnings are errors
 wheels: .venv/dev.stamp ## build the three wheels and try them away from the sources
 	tests/wheels/try_wheels.sh
 
+audit: .venv/uv.stamp ## look for known weaknesses of what is installed; asks a public database
+	$(BIN)/uv tool run pip-audit --requirement constraints/dev.txt --no-deps --disable-pip
+
 coverage: .venv/dev.stamp docker-engine ## run the tests under coverage, subprocesses included
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
@@ -130,7 +154,7 @@ constraints: ## resolve the newest versions into constraints/dev.txt
 	constraints/resolve_prefect.sh 3.9.1
 
 clean: ## remove what make made
-	rm -rf .venv .venv-peer .venv-airflow-* .venv-prefect-* build dist docs/_build .coverage .coverage.*
+	rm -rf .venv .venv-peer .venv-airflow-* .venv-prefect-* .venv-debian-* build dist docs/_build .coverage .coverage.*
 
 .venv/uv.stamp:
 	@constraints/make_venv.sh $(PYTHON) .venv
@@ -153,6 +177,13 @@ clean: ## remove what make made
 	@echo "installing the project, $* and PyTorch into .venv"
 	@$(UV) --constraint constraints/dev.txt --editable '.[docker]' --editable integrations/$*
 	@$(BIN)/python -m pip install -qq --constraint constraints/dev.txt --requirement constraints/demo.txt
+	@touch $@
+
+.venv-debian-%/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/dev.txt tests/support/newer_debian.sh
+	@echo "installing the project into .venv-debian-$*"
+	@tests/support/newer_debian.sh $* constraints/make_venv.sh python3 .venv-debian-$*
+	@tests/support/newer_debian.sh $* $(BIN)/uv pip install --quiet --python .venv-debian-$*/bin/python \
+	  --constraint constraints/dev.txt --group test --editable '.[cli,docker,ssh]'
 	@touch $@
 
 .venv-airflow-%/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/airflow-%.txt

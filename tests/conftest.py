@@ -7,6 +7,7 @@ import gc
 import os
 import select
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -15,6 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -82,20 +84,42 @@ def no_leaks(
     """Fail the test that leaves something behind.
 
     A process counts when it is our descendant or when it carries this test's marker in its environment,
-    which also finds what has daemonized. Engines keep threads, sockets and temporary files on purpose, so
-    tests marked ``engine`` answer for their processes only.
+    which also finds what has daemonized. Engines keep threads, sockets, temporary files and signal handlers
+    on purpose, so tests marked ``engine`` answer for their processes only; their handlers are put back.
     """
     marker = uuid.uuid4().hex
     monkeypatch.setenv(MARKER, marker)
     children = _children()
     threads, descriptors, files = _threads(), _descriptors(), _files(private_home)
+    handlers = _signal_handlers()
     yield
-    problems = _left_processes(marker, children)
+    problems, replaced = _left_processes(marker, children), _left_signal_handlers(handlers)
     if request.node.get_closest_marker("engine") is None:
-        problems += _left_threads(threads) + _left_descriptors(descriptors)
+        problems += _left_threads(threads) + _left_descriptors(descriptors) + replaced
         problems += [f"file {path}" for path in sorted(_files(private_home) - files)]
     if problems:
         pytest.fail("the test left behind: " + "; ".join(problems), pytrace=False)
+
+
+def _signal_handlers() -> dict[signal.Signals, object]:
+    return {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def _left_signal_handlers(before: dict[signal.Signals, Any]) -> list[str]:
+    """Put the handlers back that were there, and name those that were not."""
+    left = {number: now for number, now in _signal_handlers().items() if now != before[number]}
+    for number in left:
+        signal.signal(number, before[number])
+    return [f"handler of {number.name}: {handler}" for number, handler in left.items()]
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Keep finalisers of other tests' garbage out of a test that uses up the stack: they need some of it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 # --- processes

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,8 +58,15 @@ class Task(NamedTuple):
 class AirflowServer:
     """Start it, give it DAGs, do to their tasks what a user, a worker or fate does."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, env_of: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """Start nothing yet.
+
+        Args:
+            home: Where everything is kept.
+            env_of: What single components find in their environment, as if they ran in other containers.
+        """
         self._home = home
+        self._env_of = env_of or {}
         self._pids: dict[str, int] = {}
         self._orphans: list[psutil.Process] = []
         self._token = ""
@@ -126,7 +133,8 @@ class AirflowServer:
 
     def _start(self, component: str) -> int:
         log = self._home / f"{component}.{len(list(self._home.glob('*.log')))}.log"
-        return start_daemon(self._command(component, *COMPONENTS[component]), self._env, log)
+        env = {**self._env, **self._env_of.get(component, {})}
+        return start_daemon(self._command(component, *COMPONENTS[component]), env, log)
 
     def stop(self) -> None:
         """End all components, and whatever of theirs stays behind when one has to be killed."""
@@ -294,11 +302,6 @@ class AirflowServer:
     def count(self, task: Task, state: str) -> int:
         """Return how many of a mapped task's instances are in the state."""
         return int(self._ask("GET", f"{task.run_path}/taskInstances?state={state}&limit=1")["total_entries"])
-
-    def count_xcoms(self, task: Task, key: str) -> int:
-        """Return how many of a mapped task's instances have an XCom of that name."""
-        path = f"{task.run_path}/taskInstances/t/xcomEntries?xcom_key={key}&limit=1"
-        return int(self._ask("GET", path)["total_entries"])
 
     def process_of(self, task: Task) -> int:
         """Return the process id of the running task; its parent is the supervisor."""

@@ -43,7 +43,6 @@ def torchx_core(
         input=stdin if stdin is not None else "",
         capture_output=True,
         text=True,
-        timeout=100,
         check=False,
     )
 

@@ -84,8 +84,9 @@ class DockerEngine:
         self.root.mkdir(parents=True)
         # Detached, so that a test which restarts the engine is not blamed for the new process.
         command = ["setsid", "--fork", "unshare", "--net", sys.executable, __file__, str(self.root)]
+        env = {**_env(), "TMPDIR": str(self.root)}  # a containerd that ends slowly leaves its stacks there
         keeper = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_env(), text=True, bufsize=1
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1
         )
         keeper.wait()
         pid = self._tell(keeper, "ip link set lo up")

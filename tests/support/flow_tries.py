@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from prefect_torchx.bookmark import Bookmark
 from prefect_torchx.hold import Hold, Request
 from prefect_torchx.naming import FlowTry, Holder, Work
-from prefect_torchx.position import Position
+from prefect_torchx.position import START, Position
 from prefect_torchx.story import Story, tell
 from torchx_core import AppDef, Role, Runner
 from torchx_core.launch import AppRequest
@@ -36,15 +36,18 @@ def stay() -> None:
 class Page:
     """Shows at once what it is told, and delivers it at once."""
 
-    def __init__(self, delivered: Callable[[Position], object]) -> None:
+    def __init__(self, delivered: Callable[[AppHandle, Position], object]) -> None:
         self.shown: list[str] = []
         self.said: list[str] = []
         self.room = 0
         """How many lines it takes before it is full for a while; 0 for any number."""
         self._taken = self._ticks = 0
         self._delivered = delivered
+        self._handle: AppHandle = ""
 
-    def submitted(self, handle: AppHandle, position: Position | None = None) -> None: ...
+    def submitted(self, handle: AppHandle, position: Position | None = None) -> None:
+        del position
+        self._handle = handle
 
     def write(self, event: AppEvent) -> None:
         if isinstance(event, LogLines):
@@ -56,7 +59,7 @@ class Page:
         return bool(self.room) and self._taken >= self.room
 
     def mark(self, cursor: str) -> None:
-        self._delivered(Position(cursor=cursor, shown_bytes=0))
+        self._delivered(self._handle, Position(cursor=cursor, shown_bytes=0))
 
     def tick(self) -> None:
         self._ticks += 1
@@ -78,9 +81,14 @@ class Shelf:
         self.positions[handle] = None if fresh else self.positions.get(handle)
         return self.positions[handle]
 
-    def save(self, handle: AppHandle, position: Position) -> bool:
+    def find(self, handle: AppHandle) -> Position | None:
+        return (self.positions[handle] or START) if handle in self.positions else None
+
+    def note(self, handle: AppHandle, position: Position) -> None:
         self.positions[handle] = position
-        return True
+
+    def save(self, handle: AppHandle) -> bool:
+        return handle in self.positions
 
 
 class Try:
@@ -90,7 +98,7 @@ class Try:
         self._flow = flow
         self._look = look
         places = Bookmark(flow.shelf)
-        self.page = Page(places.save)
+        self.page = Page(places.note)
         self.hold = Hold(flow.runner, self.page, places, me)
 
     @property

@@ -91,8 +91,7 @@ class Job:
         ask_until(lambda: all(self._is_at_its_end(*place) for place in self._bookmarks()), WAIT_S)
 
     def _bookmarks(self) -> list[tuple[AppHandle, str | None]]:
-        kept = [a.data for a in self.run.artifacts() if isinstance(a.data, dict) and "position" in a.data]
-        return [(each["app"], each["position"] and each["position"]["cursor"]) for each in kept]
+        return [(app, place.cursor if place else None) for app, place in self.run.bookmarks().items()]
 
     def _is_at_its_end(self, handle: AppHandle, cursor: str | None) -> bool:
         with self._runner() as runner:

@@ -89,6 +89,9 @@ class Screen:
         if isinstance(event, LogLines):
             self.lines += event.lines
 
+    def tick(self) -> None:
+        pass
+
     def say(self, message: str) -> None:
         self.said.append(message)
 
@@ -109,10 +112,11 @@ class Bench:
         generation: int = 3,
         look: Callable[[Hold], None] = lambda _hold: None,
         deadline: float | None = None,
+        is_rescheduled: bool = False,
     ) -> Hold:
         """Return a new try's hold, as a new process would make it."""
         self.screen = Screen()
-        this_try = make_try(number=number, generation=generation)
+        this_try = make_try(number=number, generation=generation, is_rescheduled=is_rescheduled)
         return Hold(self.runner, self.memory, this_try, request.with_deadline, self.screen, look, deadline)
 
     def run(

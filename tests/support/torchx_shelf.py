@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import requests
+import urllib3
 from torchx.schedulers.api import DescribeAppResponse, ListAppResponse, Scheduler, split_lines
 from torchx.schedulers.ids import make_unique
 from torchx.specs import (
@@ -30,7 +32,11 @@ from torchx.specs import (
 PLACE = "TORCHX_SHELF"
 """The variable that says where the apps lie."""
 DIES = "TORCHX_SHELF_DIES"
-"""The variable that says when to die in ``schedule`` (``before``, ``half``, ``after``), or to ``raise``."""
+"""The variable that says when to die in ``schedule`` (``before``, ``half``, ``after``), or how to fail.
+
+``raise`` is a refusal half way; ``lost`` a connection that ends, ``killed`` a command that is killed, and
+``refused`` a connection that nobody accepts, each when the app was submitted.
+"""
 
 
 class Request(dict[str, Any]):
@@ -73,7 +79,7 @@ class Shelf(Scheduler[Any]):  # type: ignore[misc]  # TorchX has no types
                 box.mkdir(parents=True)
                 self._start(box, argv, env)
                 _come_to("half", "raise")
-        _come_to("after")
+        _come_to("after", "lost", "killed", "refused")
         return str(request.app_id)
 
     def _start(self, box: Path, argv: list[str], env: dict[str, str]) -> None:
@@ -123,6 +129,12 @@ def _come_to(*moments: str) -> None:
         return
     if wanted == "raise":
         raise RuntimeError("the shelf is full")
+    if wanted == "lost":
+        raise urllib3.exceptions.ProtocolError("Connection aborted.")
+    if wanted == "killed":
+        subprocess.run(["sh", "-c", "kill -KILL $$"], check=True)
+    if wanted == "refused":
+        raise requests.exceptions.ConnectionError("no way there") from ConnectionRefusedError(111, "refused")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
