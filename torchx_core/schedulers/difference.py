@@ -1,16 +1,32 @@
-"""Says in what two JSON values differ."""
+"""Says in what two requests, or any two JSON values, differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Final, cast
 
-from torchx_core.schedulers.secrets import MASK, looks_secret
+from torchx_core.schedulers.secrets import MASK, looks_secret, mask_value
 
-__all__ = ["differences"]
+__all__ = ["PARENT_RUN_ID", "differences", "request_differences"]
+
+PARENT_RUN_ID: Final = "TORCHX_PARENT_RUN_ID"
+"""Says on whose behalf an app was submitted; no part of what was asked for."""
 
 _MOST = 10
 _ABSENT = object()
+
+
+def request_differences(stored: Mapping[str, object], asked: Mapping[str, object]) -> list[str]:
+    """Return how what is asked for now differs from what was asked for under the same app id.
+
+    The parent run does not count: it comes from the submitter's surroundings, and the same request may be
+    repeated by another shell, or by a retry with a parent of its own.
+
+    Args:
+        stored: A map whose ``app`` is `AppDef.to_dict`; of the submit that came first.
+        asked: The same, of this one.
+    """
+    return differences(_without_parent(stored), _without_parent(asked))
 
 
 def differences(stored: object, given: object) -> list[str]:
@@ -23,6 +39,20 @@ def differences(stored: object, given: object) -> list[str]:
     found = [f"{path}: {_show(path, a)} -> {_show(path, b)}" for path, a, b in _walk("", stored, given)]
     more = [f"and {len(found) - _MOST} more"] if len(found) > _MOST else []
     return found[:_MOST] + more
+
+
+def _without_parent(asked: Mapping[str, object]) -> dict[str, object]:
+    app = asked.get("app")
+    if not isinstance(app, Mapping):
+        return dict(asked)
+    document = cast("Mapping[str, object]", app)
+    roles = [_role_without_parent(role) for role in cast("list[Mapping[str, object]]", document["roles"])]
+    return {**asked, "app": {**document, "roles": roles}}
+
+
+def _role_without_parent(role: Mapping[str, object]) -> dict[str, object]:
+    env = cast("Mapping[str, str]", role.get("env") or {})
+    return {**role, "env": {name: value for name, value in env.items() if name != PARENT_RUN_ID}}
 
 
 def _walk(path: str, a: object, b: object) -> Iterator[tuple[str, object, object]]:
@@ -45,4 +75,5 @@ def _at(values: Sequence[object], i: int) -> object:
 def _show(path: str, value: object) -> str:
     if value is _ABSENT:
         return "absent"
-    return MASK if looks_secret(path.rpartition(".")[2]) else repr(value)
+    name = path.rpartition(".")[2]
+    return MASK if looks_secret(name) else mask_value(name, repr(value))

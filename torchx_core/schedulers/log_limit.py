@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import final
 
 from torchx_core.schedulers.events import LogLines
-from torchx_core.specs import AppStatus
+from torchx_core.schedulers.text import whole_log
+from torchx_core.specs import AppHandle
 
 __all__ = ["LogLimit"]
-
-_PLACES = 4
 
 
 @final
@@ -46,10 +45,8 @@ class LogLimit:
         limit = f"{(self._limit_bytes or 0) / 1e6:g} MB"
         return f"the log has reached its limit of {limit}; further lines are left out"
 
-    def summary(self, status: AppStatus) -> str:
-        """Return how many lines were left out and where they are; empty when none were."""
+    def summary(self, handle: AppHandle) -> str:
+        """Return how many lines were left out and how to see them; empty when none were."""
         if not self.left_out:
             return ""
-        places = [replica.log_dir for role in status.roles for replica in role.replicas if replica.log_dir]
-        where = f"; the whole log is in {', '.join(places[:_PLACES])}" if places else ""
-        return f"{sum(self.left_out.values())} lines were left out{where}"
+        return f"{sum(self.left_out.values())} lines were left out; {whole_log(handle)}"

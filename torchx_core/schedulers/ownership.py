@@ -6,9 +6,9 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from torchx_core.schedulers.locks import locked
 from torchx_core.schedulers.stored import StoredApp
-from torchx_core.supervisor.records import dumps, read_json
+from torchx_core.supervisor.reading import DamagedFile, read_object
+from torchx_core.supervisor.records import dumps
 
 __all__ = ["owned_by", "owner_of", "set_owner"]
 
@@ -18,18 +18,26 @@ _LOCK = "owner.lock"
 
 def owner_of(record: StoredApp) -> str | None:
     """Return the owner's token, or None."""
-    content = read_json(record.path(_OWNER))
-    return str(content["token"]) if content else None
+    with record.naming_damage():
+        path = record.path(_OWNER)
+        content = read_object(path)
+        if content is None:
+            return None
+        token = content.get("token")
+        if not isinstance(token, str):
+            raise DamagedFile(path, "has no token")
+        return token
 
 
 def set_owner(record: StoredApp, token: str, expected: str | None, *, force: bool) -> bool:
     """Change the owner if it is the expected one; return whether the token owns the app now."""
-    with locked(record.path(_LOCK)):
-        present = owner_of(record)
-        if present == token:
-            return True
-        if present != expected and not force:
-            return False
+    with record.locked(_LOCK):
+        if not force:  # else whatever is there gives way, damaged or not
+            present = owner_of(record)
+            if present == token:
+                return True
+            if present != expected:
+                return False
         temporary = record.path(f".{_OWNER}.{os.getpid()}")
         with open(temporary, "wb") as file:
             file.write(dumps({"token": token}))
@@ -43,5 +51,5 @@ def owned_by(record: StoredApp, token: str | None) -> Generator[bool]:
     if token is None:
         yield True
         return
-    with locked(record.path(_LOCK)):
+    with record.locked(_LOCK):
         yield owner_of(record) == token

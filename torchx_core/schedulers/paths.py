@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
+from contextlib import suppress
 from urllib.parse import quote, unquote
 
-from torchx_core.errors import InvalidInputError
+from torchx_core.errors import InvalidConfigError, InvalidInputError
 
-__all__ = ["default_state_dir", "file_name", "name_of"]
+__all__ = ["check_owner", "default_state_dir", "file_name", "make_private", "name_of", "state_root"]
 
 _MAX_NAME = 200
 
@@ -27,12 +29,60 @@ def file_name(name: str) -> str:
     Raises:
         InvalidInputError: It would be too long for a file system.
     """
-    quoted = quote(name, safe="+=@:,", errors="surrogateescape")
+    try:
+        quoted = quote(name, safe="+=@:,", errors="surrogateescape")
+    except UnicodeEncodeError as err:
+        raise InvalidInputError(f"cannot use {name!r} as a name: it has half a character") from err
     if quoted.startswith("."):
         quoted = "%2E" + quoted[1:]
     if not quoted or len(quoted) > _MAX_NAME:
         raise InvalidInputError(f"cannot use {name!r} as a name: it must have 1 to {_MAX_NAME} characters")
     return quoted
+
+
+def state_root(state_dir: str | None) -> str:
+    """Return where records lie: what the caller chose, or the default.
+
+    Raises:
+        InvalidInputError: It is no path.
+    """
+    if state_dir and "\0" in state_dir:
+        raise InvalidInputError(f"cannot use {state_dir!r} as a state directory: it has a NUL byte")
+    return os.path.abspath(state_dir) if state_dir else default_state_dir()
+
+
+def check_owner(directory: str) -> None:
+    """Refuse a state directory in which somebody else decides what our records say, and what we run.
+
+    Raises:
+        InvalidConfigError: It is somebody else's, anybody may write to it, or we may not look into it.
+    """
+    try:
+        found = os.stat(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as err:
+        raise _unusable(directory, f"cannot be looked at: {err.strerror}") from err
+    mine = os.geteuid()
+    if found.st_uid not in (mine, 0):
+        raise _unusable(directory, f"belongs to user {found.st_uid}, and this is user {mine}")
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise _unusable(directory, f"can be changed by anybody (mode {stat.S_IMODE(found.st_mode):o})")
+    if not os.access(directory, os.R_OK | os.X_OK):
+        raise _unusable(directory, f"cannot be looked into by user {mine}")
+
+
+def _unusable(directory: str, problem: str) -> InvalidConfigError:
+    advice = "set TORCHX_STATE_DIR to a directory of your own, perhaps inside it"
+    return InvalidConfigError(f"state directory {directory}", None, f"{problem}; {advice}")
+
+
+def make_private(directory: str) -> None:
+    """Make the directory, and those around it, for this user alone, whatever the umask says."""
+    if not os.path.isdir(directory):
+        make_private(os.path.dirname(directory))
+        with suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
 
 
 def name_of(file: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 from abc import abstractmethod
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -13,23 +14,22 @@ from torchx_core.errors import (
     CorruptRecordError,
     NewerRecordError,
     SchedulerError,
+    StoredStateError,
     UnknownAppException,
 )
-from torchx_core.schedulers.locks import locked
+from torchx_core.schedulers.locks import locked_session
 from torchx_core.schedulers.ownership import owner_of, set_owner
-from torchx_core.schedulers.paths import default_state_dir, file_name, name_of
-from torchx_core.schedulers.removing import move_aside, remove_debris, remove_tree
-from torchx_core.schedulers.responses import ListAppResponse
+from torchx_core.schedulers.paths import check_owner, file_name, name_of, state_root
+from torchx_core.schedulers.removing import move_aside, remove_debris, remove_tree, tree_size
+from torchx_core.schedulers.responses import Finding, ListAppResponse, Verdict
 from torchx_core.schedulers.scheduler import Scheduler
-from torchx_core.schedulers.stored import StoredApp
+from torchx_core.schedulers.stored import StoredApp, is_debris
 from torchx_core.specs import AppState, is_terminal
 
 __all__ = ["RecordedScheduler"]
 
 T = TypeVar("T")
 R = TypeVar("R", bound=StoredApp)
-
-_DELETE_LOCK = ".lock"
 
 
 class RecordedScheduler(Scheduler[T], Generic[T, R]):
@@ -44,7 +44,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             state_dir: Where records lie; None for ``$TORCHX_STATE_DIR`` or the XDG state directory.
         """
         super().__init__(backend, session_name)
-        self._root = os.path.abspath(state_dir) if state_dir else default_state_dir()
+        self._root = state_root(state_dir)
         self._session_dir = os.path.join(self._root, backend, file_name(session_name))
 
     @abstractmethod
@@ -62,16 +62,38 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
     @abstractmethod
     def _may_run(self, directory: str) -> bool:
-        """Return whether the app may still run though its record is corrupt."""
+        """Return whether the app may still run though its record cannot be used."""
+
+    @abstractmethod
+    def _end_by_force(self, directory: str) -> None:
+        """End whatever runs of an app whose record cannot be used."""
+
+    @abstractmethod
+    def _end_orphans(self, directory: str) -> None:
+        """End, as it was asked to end, an app whose record was deleted by hand while it ran.
+
+        Raises:
+            SubmitFailedError: That takes longer than a submit can wait.
+        """
 
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first; a record that cannot be read is UNKNOWN."""
+        self._check_place()
         try:
             names = [n for n in os.listdir(self._session_dir) if not n.startswith(".")]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         rows = [row for name in names if (row := self._row(name))]
         return sorted(rows, key=lambda row: (row.submitted_at or 0.0, row.app_id))
+
+    def _damaged(self) -> Iterator[Finding]:
+        """Yield a finding for each app of the session whose record cannot be used."""
+        with suppress(OSError):
+            for name in sorted(n for n in os.listdir(self._session_dir) if not n.startswith(".")):
+                try:
+                    self._read(os.path.join(self._session_dir, name))
+                except StoredStateError as err:
+                    yield Finding(subject=name_of(name), verdict=Verdict.WARNING, text=str(err))
 
     def _row(self, name: str) -> ListAppResponse | None:
         app_id = name_of(name)
@@ -82,51 +104,86 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             state = self._state_of(record)
         except FileNotFoundError:
             return None  # deleted while we look
-        except (CorruptRecordError, NewerRecordError):
-            return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN)
+        except StoredStateError as err:
+            return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN, error=str(err))
         return ListAppResponse(app_id=app_id, state=state, name=record.name, submitted_at=record.created_at)
 
-    def delete(self, app_id: str) -> None:
-        """Forget a terminal app, also one whose record is corrupt, and its logs, wherever they lie.
+    def delete(self, app_id: str, *, force: bool = False) -> None:
+        """Forget a terminal app, also one whose record is damaged, and its logs, wherever they lie.
 
         Record and logs are moved aside before anything is removed: the id is free at once, and what a new app
         of that id writes is never touched. One delete at a time looks and moves, so that none moves what
         another has freed and a submit has taken.
 
+        Args:
+            app_id: The app.
+            force: End what may still run of an app whose record is damaged, or of a newer version.
+
         Raises:
             AppNotTerminalError: The app is not terminal.
+            StoredStateError: The app's record cannot be used, and it may still run.
         """
+        self._check_place()
         with suppress(FileNotFoundError):
-            with locked(os.path.join(self._session_dir, _DELETE_LOCK)):
-                aside = [move_aside(path) for path in self._doomed(app_id)]
+            with locked_session(self._session_dir):
+                aside = [move_aside(path) for path in self._doomed(app_id, force=force)]
             for path in aside:
                 remove_tree(path)
 
-    def _doomed(self, app_id: str) -> builtins.list[str]:
+    def _doomed(self, app_id: str, *, force: bool) -> builtins.list[str]:
         """Return what to delete, logs first."""
         app_dir = self._app_dir(app_id)
         try:
             record = self._read(app_dir)
-        except CorruptRecordError:
-            if self._may_run(app_dir):
+            if record is None:
+                return []
+            state = self._state_of(record)
+            elsewhere = record.logs_elsewhere
+        except NewerRecordError:
+            if not force:
                 raise
-            return [app_dir]
-        if record is None:
-            return []
-        state = self._state_of(record)
-        if not is_terminal(state):
-            raise AppNotTerminalError(self._handle(app_id), str(state), "delete")
-        return [*filter(os.path.isdir, record.logs_elsewhere), app_dir]
+        except CorruptRecordError:
+            if not force and self._may_run(app_dir):
+                raise
+        else:
+            if not is_terminal(state):
+                raise AppNotTerminalError(self._handle(app_id), str(state), "delete")
+            return [*filter(os.path.isdir, elsewhere), app_dir]
+        if force:
+            self._end_by_force(app_dir)
+        return [app_dir]
+
+    def _for_submit(self, app_dir: str) -> R | None:
+        """Return the record that a submit finds, having cleared away a directory without any.
+
+        Raises:
+            SubmitFailedError: An app whose record was deleted by hand still runs there.
+        """
+        self._check_place()
+        while is_debris(app_dir):
+            self._end_orphans(app_dir)
+            with suppress(FileNotFoundError):
+                with locked_session(self._session_dir):
+                    aside = [move_aside(app_dir)] if is_debris(app_dir) else []  # or another submit did it
+                for path in aside:
+                    remove_tree(path)
+        return self._read(app_dir)
 
     def size_bytes(self, app_id: str) -> int:
         """Return the size of the app's record and logs."""
-        record = self._read(self._app_dir(app_id))
-        return 0 if record is None else record.size_bytes
+        app_dir = self._app_dir(app_id)
+        try:
+            record = self._read(app_dir)
+            size = 0 if record is None else record.size_bytes
+        except StoredStateError:
+            size = tree_size(app_dir)
+        return size
 
     def prune(
         self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
     ) -> builtins.list[str]:
         """Delete terminal apps as every scheduler does, and what killed submits and deletes left over."""
+        self._check_place()
         remove_debris(self._session_dir)
         return super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
 
@@ -147,8 +204,22 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         except OSError as err:
             raise SchedulerError(f"cannot take over {app_id}: {err.strerror}", retryable=True) from err
 
+    def _find(self, app_id: str) -> R | None:
+        """Return the app's record, or None when there is no such app."""
+        self._check_place()
+        return self._read(self._app_dir(app_id))
+
+    def _check_place(self) -> None:
+        """Refuse records that somebody else may have written.
+
+        Raises:
+            InvalidConfigError: The state directory is not this user's alone.
+        """
+        for directory in (self._root, os.path.dirname(self._session_dir), self._session_dir):
+            check_owner(directory)
+
     def _record(self, app_id: str) -> R:
-        record = self._read(self._app_dir(app_id))
+        record = self._find(app_id)
         if record is None:
             raise UnknownAppException(self._handle(app_id))
         return record

@@ -144,6 +144,8 @@ class ListAppResponse:
     name: str = ""
     submitted_at: float | None = None
     """Seconds since the epoch."""
+    error: str = ""
+    """Why the app's record cannot be used, if it cannot; its state is then UNKNOWN."""
 
 
 class Verdict(str, Enum):

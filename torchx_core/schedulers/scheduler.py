@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Generic, TypeVar, cast
 
-from torchx_core.errors import InvalidAppError, TorchXError
+from torchx_core.errors import InvalidAppError, InvalidRunConfigException, TorchXError
 from torchx_core.schedulers.events import Batch
 from torchx_core.schedulers.pruning import surplus
 from torchx_core.schedulers.responses import (
@@ -112,6 +112,11 @@ class Scheduler(ABC, Generic[T]):
             InvalidAppError: This backend cannot run the app, or cannot build a role's workspace.
         """
         resolved = self.run_opts().resolve(cfg)
+        for key, value in resolved.items():
+            if isinstance(value, str) and not _can_be_passed(value):
+                raise InvalidRunConfigException(
+                    f"{key} must not have a NUL byte or half a character: {value!r}", key, cfg
+                )
         self._validate(app)
         builds = self._pin_workspaces(app, resolved)
         info = self._submit_dryrun(app, resolved, app_id)
@@ -230,11 +235,16 @@ class Scheduler(ABC, Generic[T]):
         """
 
     @abstractmethod
-    def delete(self, app_id: str) -> None:
+    def delete(self, app_id: str, *, force: bool = False) -> None:
         """Forget a terminal app, its record and its logs; no such app is no error.
+
+        Args:
+            app_id: The app.
+            force: If its record is damaged, so that nobody can tell whether it runs: end what may run of it.
 
         Raises:
             AppNotTerminalError: The app is not terminal.
+            StoredStateError: Its record cannot be used, and it may still run.
         """
 
     def prune(
@@ -298,3 +308,11 @@ class Scheduler(ABC, Generic[T]):
         Returns:
             Whether the token owns the app now; true as well when it did before.
         """
+
+
+def _can_be_passed(text: str) -> bool:
+    """Return whether the system takes the text as a path or a word; undecodable bytes are kept (PEP 383)."""
+    try:
+        return b"\0" not in text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-__all__ = ["MASK", "looks_secret", "mask_env"]
+__all__ = ["MASK", "looks_secret", "mask_env", "mask_value", "secret_parts"]
 
 MASK = "***"
 _WORDS = (
@@ -18,6 +19,8 @@ _WORDS = (
     "ACCESS_KEY",
     "PRIVATE_KEY",
 )
+_PASSWORD_IN_URL = re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)(?=@)")
+"""The user and the password of ``postgresql://user:password@host/db``."""
 
 
 def looks_secret(name: str) -> bool:
@@ -31,6 +34,30 @@ def looks_secret(name: str) -> bool:
     return any(word in upper for word in _WORDS)
 
 
+def secret_parts(name: str, value: str) -> list[str]:
+    """Return what of the variable's value must not be seen.
+
+    That is all of it where the name looks secret, and otherwise the passwords of the URLs in it.
+
+    Example:
+        >>> secret_parts("DATABASE_URL", "postgresql://ann:sesame@db/runs"), secret_parts("HF_TOKEN", "hf_x")
+        (['sesame'], ['hf_x'])
+    """
+    if looks_secret(name):
+        return [value]
+    return [found[2] for found in _PASSWORD_IN_URL.finditer(value)]
+
+
+def mask_value(name: str, value: str) -> str:
+    """Return the variable's value with `MASK` in place of each of its `secret_parts`.
+
+    Example:
+        >>> mask_value("DATABASE_URL", "postgresql://ann:sesame@db/runs")
+        'postgresql://ann:***@db/runs'
+    """
+    return MASK if looks_secret(name) else _PASSWORD_IN_URL.sub(rf"\1:{MASK}", value)
+
+
 def mask_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with the values of those that look secret replaced."""
-    return {name: MASK if looks_secret(name) else value for name, value in env.items()}
+    """Return the variables with what must not be seen of their values replaced."""
+    return {name: mask_value(name, value) for name, value in env.items()}

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
-from torchx_core.errors import CorruptRecordError, NewerRecordError
+from torchx_core.errors import CorruptRecordError, InvalidAppError, NewerRecordError
+from torchx_core.schedulers.locks import locked
+from torchx_core.schedulers.paths import name_of
 from torchx_core.schedulers.removing import tree_size
 from torchx_core.specs import AppDef
-from torchx_core.supervisor.records import Json, read_json
+from torchx_core.supervisor.reading import DamagedFile, read_object
+from torchx_core.supervisor.records import Json
+from torchx_core.supervisor.shape import is_text, is_time
 
-__all__ = ["StoredApp", "read_versioned"]
+__all__ = ["StoredApp", "handle_of", "is_debris", "naming_damage", "read_fact", "read_versioned"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,16 @@ class StoredApp(ABC):
 
     @cached_property
     def app(self) -> AppDef:
-        """The app as it was submitted."""
-        return AppDef.from_dict(cast("Json", self.asked["app"]))
+        """The app as it was submitted.
+
+        Raises:
+            CorruptRecordError: It is none.
+        """
+        with self.naming_damage():
+            try:
+                return AppDef.from_dict(cast("Json", self.asked["app"]))
+            except InvalidAppError as err:
+                raise DamagedFile(self.directory, f"its app cannot be read: {err}") from err
 
     @property
     @abstractmethod
@@ -65,32 +78,112 @@ class StoredApp(ABC):
         """How much disk space record and logs take."""
         return sum(map(tree_size, [self.directory, *self.logs_elsewhere]))
 
+    def naming_damage(self) -> AbstractContextManager[None]:
+        """Tell damage of the app's files by CorruptRecordError."""
+        return naming_damage(self.directory)
+
+    @contextmanager
+    def locked(self, name: str) -> Generator[None]:
+        """Hold one of the app's locks for a moment, telling damage as `naming_damage` does."""
+        with self.naming_damage(), locked(self.path(name)):
+            yield
+
     def path(self, name: str) -> str:
         """Return the path of one of the app's files."""
         return os.path.join(self.directory, name)
 
 
 def read_versioned(path: str, version: int) -> Json | None:
-    """Return the record, or None when there is none.
+    """Return the record of an app, or None when there is no such app.
 
     Args:
-        path: Its file, which appears whole and may be deleted at any time.
+        path: Its file, which appears with its directory and may be deleted, with that, at any time.
         version: The newest that this library can read.
 
     Raises:
-        CorruptRecordError: The file is there, and cannot be read.
+        CorruptRecordError: The directory is there, and its record is not, or cannot be used.
         NewerRecordError: A newer version of this library wrote it.
     """
-    content = read_json(path)
-    if content is None:
-        if not os.path.exists(path):
-            return None  # never submitted, or being deleted
-        content = read_json(path)  # it appeared, whole, between the two looks
-    if content is None:
-        raise CorruptRecordError(path, "not a JSON object")
+    directory, name = os.path.split(path)
+    with naming_damage(directory):
+        content = read_object(path)
+        if content is None and is_debris(directory, name):
+            raise DamagedFile(path, "is missing")
+        if content is not None:
+            _check(content, path, version)
+    return content
+
+
+def read_fact(path: str, version: int) -> Json | None:
+    """Return another record of an app without its version, or None when there is none.
+
+    Raises:
+        CorruptRecordError: It cannot be used.
+        NewerRecordError: A newer version of this library wrote it.
+    """
+    with naming_damage(os.path.dirname(path)):
+        content = read_object(path)
+        if content is not None:
+            _check_version(content, path, version)
+            del content["version"]
+    return content
+
+
+def _check_version(content: Json, path: str, version: int) -> None:
     found = content.get("version")
     if not isinstance(found, int):
-        raise CorruptRecordError(path, "has no version")
+        raise DamagedFile(path, "has no version")
     if found > version:
         raise NewerRecordError(path, found, version)
-    return content
+
+
+def _check(content: Json, path: str, version: int) -> None:
+    _check_version(content, path, version)
+    asked = content.get("asked")
+    app = cast("Json", asked).get("app") if isinstance(asked, dict) else None
+    cfg = cast("Json", asked).get("cfg") if isinstance(asked, dict) else None
+    wanted = {
+        "incarnation": is_text(content.get("incarnation")),
+        "created_at": is_time(content.get("created_at")),
+        "asked": isinstance(app, dict) and isinstance(cfg, dict),
+        "asked.app.name": isinstance(app, dict) and is_text(cast("Json", app).get("name")),
+    }
+    for field, good in wanted.items():
+        if not good:
+            raise DamagedFile(path, f"its field {field!r} is missing or is not what it should be")
+
+
+def is_debris(directory: str, name: str = "spec.json") -> bool:
+    """Return whether the directory is there without the record that makes it an app's.
+
+    A record appears and goes with its directory, so it was deleted by hand, under an app that perhaps runs.
+    """
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except FileNotFoundError:
+        with suppress(OSError):  # a directory that was moved aside meanwhile has lost its record rightly
+            return os.path.samestat(os.fstat(fd), os.stat(directory))
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+@contextmanager
+def naming_damage(directory: str) -> Generator[None]:
+    """Tell damage of an app's files by the error that says so, with the handle by which to forget the app."""
+    try:
+        yield
+    except DamagedFile as err:
+        raise CorruptRecordError(err.path, err.problem, handle_of(directory)) from err
+
+
+def handle_of(directory: str) -> str:
+    """Return the handle of the app whose record lies in the directory."""
+    backend, session, app_id = directory.rsplit(os.sep, 3)[1:]
+    return f"{backend}://{name_of(session)}/{name_of(app_id)}"

@@ -14,8 +14,10 @@ from torchx_core.schedulers.events import (
     Result,
     StateChanged,
 )
+from torchx_core.specs import AppHandle
+from torchx_core.terminal import harmless
 
-__all__ = ["as_shown", "cut", "describe", "prefix"]
+__all__ = ["as_shown", "cut", "describe", "prefix", "whole_log"]
 
 ReplicaEvent: TypeAlias = LogLines | ReplicaChanged | Progress | Metric | Result | LogsLost
 
@@ -24,16 +26,20 @@ _RESULT_CHARS = 1000
 
 def prefix(event: ReplicaEvent) -> str:
     """Return ``[role/replica]``."""
-    return f"[{event.role}/{event.replica}]"
+    return harmless(f"[{event.role}/{event.replica}]")
 
 
 def describe(event: StateChanged | ReplicaChanged | Progress | Metric | Result | LogsLost) -> str:
-    """Return what happened, without whom it happened to.
+    """Return what happened, without whom it happened to; nothing in it drives a terminal.
 
     Example:
         >>> describe(Progress(role="r", replica=0, attempt=0, fraction=0.5, message="epoch 5", time=0.0))
         'progress 50%: epoch 5'
     """
+    return harmless(_described(event))
+
+
+def _described(event: StateChanged | ReplicaChanged | Progress | Metric | Result | LogsLost) -> str:
     match event:
         case StateChanged():
             return _with_reason(f"is {event.state}", event.msg)
@@ -54,13 +60,21 @@ def describe(event: StateChanged | ReplicaChanged | Progress | Metric | Result |
 
 
 def as_shown(line: str) -> str:
-    r"""Return what a terminal would show: of a progress bar, redrawn after each ``\r``, its last state."""
-    return line.rstrip("\r").rpartition("\r")[2]
+    r"""Return what a terminal may show: of a progress bar, redrawn after each ``\r``, its last state.
+
+    What would do more to a terminal than give it words and colours is left out (`harmless`).
+    """
+    return harmless(line.rstrip("\r").rpartition("\r")[2])
 
 
 def cut(text: str, size: int) -> str:
     """Return the text, or its first characters and an ellipsis."""
     return text if len(text) <= size else f"{text[:size]}…"
+
+
+def whole_log(handle: AppHandle) -> str:
+    """Say how to see what an engine's log does not show; not where its files are, which may be elsewhere."""
+    return f"`torchx-core log {handle}` shows the whole log"
 
 
 def _how(event: ReplicaChanged) -> str:

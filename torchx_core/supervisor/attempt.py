@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from torchx_core.supervisor import timeline
 from torchx_core.supervisor.limits import Group
 from torchx_core.supervisor.plan import Plan, ReplicaPlan
+from torchx_core.supervisor.reading import read_error_file
 from torchx_core.supervisor.relay import Channel, Relay, Sink
 from torchx_core.supervisor.reports import ReportPipe
 from torchx_core.supervisor.spawn import Program, start
@@ -17,8 +17,6 @@ from torchx_core.supervisor.tree import APP_MARKER
 
 ERROR_FILE = "error.json"
 REPORT_FILE = "report"
-MAX_ERROR_FILE = 1 << 18
-"""Bytes; a longer one is left where it is: every status would carry it."""
 
 
 class Attempt(NamedTuple):
@@ -35,18 +33,7 @@ class Attempt(NamedTuple):
 
     def error(self) -> str:
         """Return what the program wrote about its own failure, if it is JSON of a sane size."""
-        try:
-            with open(os.path.join(self.directory, ERROR_FILE), "rb") as file:
-                text = file.read(MAX_ERROR_FILE + 1)
-        except OSError:
-            return ""
-        if len(text) > MAX_ERROR_FILE:
-            return ""
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError):
-            return ""
-        return text.decode("utf-8", "replace")
+        return read_error_file(os.path.join(self.directory, ERROR_FILE))
 
 
 def launch(
@@ -79,7 +66,7 @@ def launch(
         program = Program(replica.argv, env, replica.cwd, group.entrances, nofile)
         running = start(program, exact=plan.log_mode == "exact")
     except BaseException:
-        os.close(reports.fd)
+        reports.pipe.close()
         reports.remove()
         raise
     sink = relay.sink(directory, index, number)

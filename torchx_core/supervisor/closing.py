@@ -42,6 +42,6 @@ def _lost(app_dir: str, plan: Plan, why: str) -> machine.State:
         return state
     wish = read_json(os.path.join(app_dir, CANCEL))
     if wish and not state.outcome:
-        asked = machine.StopAsked(time(), str(wish.get("outcome")), str(wish.get("msg")), 0.0)
+        asked = machine.StopAsked(time(), machine.CANCELLED, str(wish.get("msg")), 0.0)
         state = machine.step(state, asked)[0]
     return machine.step(state, machine.Lost(time(), why))[0]

@@ -11,6 +11,7 @@ import select
 import signal
 from collections import deque
 from functools import partial
+from io import FileIO
 from time import time
 
 from torchx_core.supervisor import gpus, machine, timeline
@@ -26,6 +27,7 @@ from torchx_core.supervisor.records import (
     LOOK,
     RENEW,
     REPORTS,
+    SPEC,
     STOP,
     TIMELINE,
     dumps,
@@ -33,6 +35,7 @@ from torchx_core.supervisor.records import (
 )
 from torchx_core.supervisor.relay import Channel, Relay
 from torchx_core.supervisor.reports import BadReport, parse_report
+from torchx_core.supervisor.shape import is_number
 from torchx_core.supervisor.signals import signal_name, signal_pipe
 from torchx_core.supervisor.spawn import EXACT_SIZE, CannotStart, pipe_size
 from torchx_core.supervisor.tree import (
@@ -47,8 +50,12 @@ from torchx_core.supervisor.tree import (
 )
 
 _RETRY_S = 0.5
+_RECORD_LOOK_S = 10.0
+"""How often to see whether the app's record is still there."""
 _PATIENCE_S = 10.0
 """How long to wait for space on a full disk before doing with less."""
+_LAST_ROUNDS = 512
+"""How often to look for more from an attempt that has ended: what it left behind may print for ever."""
 
 
 class Supervisor:
@@ -59,7 +66,7 @@ class Supervisor:
         self._dir = app_dir
         self._name = name
         self._plan = plan
-        self._ctl = ctl
+        self._ctl = FileIO(ctl)
         self._journal = Appender(os.path.join(app_dir, JOURNAL))
         self._reports = Appender(os.path.join(app_dir, REPORTS))
         self._line = Appender(os.path.join(app_dir, TIMELINE), after=(self._journal, self._reports))
@@ -78,6 +85,7 @@ class Supervisor:
         self._groups: list[Group] = []
         self._nofile = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._signals = signal_pipe(signal.SIGCHLD, signal.SIGTERM)
+        self._signalled = False
 
     def run(self) -> None:
         """Serve the app until its final record is on disk."""
@@ -85,6 +93,7 @@ class Supervisor:
         self._loop.watch(self._signals, self._on_signal)
         self._loop.watch(self._ctl, self._on_ctl)
         self._arm_limits()
+        self._mind_the_record()
         self._look()
         self._begin()
         while self._state.phase != machine.ENDED:
@@ -105,6 +114,9 @@ class Supervisor:
         """Wait for something and deal with it."""
         gathering = self._relay.dirty
         ready = self._loop.turn(wait=not gathering and not self._todo)
+        if self._signalled:
+            self._signalled = False
+            self._reap()
         if gathering and (not ready or self._relay.overdue):
             self._relay.flush()
         while self._todo:
@@ -161,6 +173,9 @@ class Supervisor:
                 self._close_all()
 
     def _start(self, index: int, number: int) -> None:
+        self._mind_the_record()  # what is made in its place would look like an app
+        if self._state.phase != machine.RUNNING:
+            return
         self._clear_away(index)
         try:
             attempt = launch(
@@ -206,8 +221,8 @@ class Supervisor:
     def _listen(self, attempt: Attempt) -> None:
         exact = self._plan.log_mode == "exact"
         for channel in attempt.channels:
-            self._loop.watch(channel.fd, partial(self._on_output, channel), edge=exact)
-        self._loop.watch(attempt.reports.fd, lambda: self._on_reports(attempt, attempt.reports.read()))
+            self._loop.watch(channel.pipe, partial(self._on_output, channel), edge=exact, output=True)
+        self._loop.watch(attempt.reports.pipe, lambda: self._on_reports(attempt, attempt.reports.read()))
 
     def _clear_away(self, index: int) -> None:
         """End what the replica's last attempt left behind, and let go of it."""
@@ -259,11 +274,11 @@ class Supervisor:
 
     def _on_output(self, channel: Channel) -> None:
         if not channel.read():
-            self._loop.close(channel.fd)
+            self._loop.close(channel.pipe)
             channel.finish_line()
-        elif self._plan.log_mode == "exact" and pipe_size(channel.fd) != EXACT_SIZE:
+        elif self._plan.log_mode == "exact" and pipe_size(channel.pipe) != EXACT_SIZE:
             # The program has enlarged its pipe: one read per arrival would leave the rest lying there.
-            self._loop.watch_level(channel.fd)
+            self._loop.watch_level(channel.pipe)
 
     def _on_reports(self, attempt: Attempt, lines: list[bytes]) -> None:
         for line in lines:
@@ -282,14 +297,14 @@ class Supervisor:
             self._relay.mark(entry)
 
     def _on_signal(self) -> None:
-        numbers = os.read(self._signals, 4096)
+        numbers = self._signals.read(4096) or b""
         if signal.SIGTERM in numbers:
             msg = "its supervisor was asked to end (SIGTERM): the host or its container is shutting down"
             self._stop(machine.FAILED, msg)
-        self._reap()
+        self._signalled = True  # the dead are looked for after this turn has taken all output that it found
 
     def _on_ctl(self) -> None:
-        wishes = os.read(self._ctl, 4096)
+        wishes = self._ctl.read(4096) or b""
         if RENEW in wishes:
             self._renew()
         if LOOK in wishes:
@@ -306,10 +321,14 @@ class Supervisor:
             return
         if wish:
             grace = wish.get("grace_s")
-            grace_s = float(grace) if isinstance(grace, int | float) else self._plan.grace_s
-            self._stop(str(wish.get("outcome")), str(wish.get("msg")), grace_s)
+            self._stop(
+                machine.CANCELLED, str(wish.get("msg")), float(str(grace)) if is_number(grace) else None
+            )
 
     def _stop(self, outcome: str, msg: str, grace_s: float | None = None) -> None:
+        """Have the app end; one that ends already may be given less time by a user, and by nobody else."""
+        if self._state.phase == machine.STOPPING and grace_s is not None:
+            self._timers.hasten("grace", grace_s)  # why it ends stays what it was
         if self._state.phase in (machine.STOPPING, machine.ENDED):
             return
         grace_s = self._plan.grace_s if grace_s is None else grace_s
@@ -355,10 +374,7 @@ class Supervisor:
         return self._state.phase == machine.STOPPING or self._state.replicas[attempt.replica].restart
 
     def _exited(self, attempt: Attempt, status: int, usage: resource.struct_rusage) -> None:
-        for channel in attempt.channels:
-            if self._loop.watches(channel.fd):
-                channel.drain()
-            channel.finish_line()
+        self._take_rest(attempt)
         self._on_reports(attempt, attempt.reports.read_all())
         out_of_memory = attempt.group.out_of_memory()
         limit = self._plan.replicas[attempt.replica].mem_mb
@@ -371,7 +387,7 @@ class Supervisor:
             error=attempt.error(),
             max_rss_mb=usage.ru_maxrss >> 10,
             cpu_s=round(usage.ru_utime + usage.ru_stime, 3),
-            msg=f"out of memory: its limit is {limit} MB" if out_of_memory else "",
+            msg=f"out of memory: memMB limits it to {limit} MB" if out_of_memory else "",
         )
         self._feed(event)
         if self._state.phase == machine.RUNNING:
@@ -384,15 +400,24 @@ class Supervisor:
         if self._open.get(attempt.replica) is not attempt:
             return
         del self._open[attempt.replica]
-        for channel in attempt.channels:
-            if self._loop.watches(channel.fd):
-                channel.drain()
-                channel.finish_line()
-            self._loop.close(channel.fd)
-        self._loop.close(attempt.reports.fd)
+        self._take_rest(attempt)
+        for source in (*(channel.pipe for channel in attempt.channels), attempt.reports.pipe):
+            self._loop.close(source)
         attempt.reports.remove()
         self._relay.close(attempt.sink)
         attempt.group.remove()
+
+    def _take_rest(self, attempt: Attempt) -> None:
+        """Take what the attempt has printed by now.
+
+        Its two pipes are not read one after the other: only the poller knows the order between them.
+        """
+        pipes = {channel.pipe for channel in attempt.channels}
+        for _ in range(_LAST_ROUNDS):
+            if pipes.isdisjoint(self._loop.take_output()):
+                break
+        for channel in attempt.channels:
+            channel.finish_line()
 
     def _close_all(self) -> None:
         for attempt in list(self._open.values()):
@@ -407,6 +432,13 @@ class Supervisor:
             left = max(0.0, self._plan.deadline - time())
             self._timers.set("deadline", left, lambda: self._stop(machine.CANCELLED, "deadline passed"))
         self._renew()
+
+    def _mind_the_record(self) -> None:
+        """End an app that somebody deleted under us: nobody can ask for its end any more."""
+        if self._journal.deleted and not os.path.exists(os.path.join(self._dir, SPEC)):
+            self._stop(machine.CANCELLED, "its record was deleted")
+        else:
+            self._timers.set("record", _RECORD_LOOK_S, self._mind_the_record)
 
     def _renew(self) -> None:
         lease_s = self._plan.lease_s

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import cast
 
-from torchx_core.supervisor.machine import Replica, State
-from torchx_core.supervisor.records import FINAL, VERSION, Json, dumps, read_json
+from torchx_core.supervisor.machine import ENDED, OUTCOMES, REPLICA_PHASES, Replica, State
+from torchx_core.supervisor.reading import DamagedFile, read_object
+from torchx_core.supervisor.records import FINAL, VERSION, Json, dumps
+from torchx_core.supervisor.shape import Misshapen, build, rows
 
 RESERVED = ".final.reserved"
 
@@ -18,10 +20,20 @@ def encode_final(state: State) -> Json:
 
 
 def decode_final(record: Json) -> State:
-    """Return the state from its record."""
-    fields = cast("Json", record["state"])
-    replicas = tuple(Replica(**r) for r in cast("list[dict[str, object]]", fields["replicas"]))  # type: ignore[arg-type]  # our own record
-    return State(**{**fields, "replicas": replicas})  # type: ignore[arg-type]  # our own record
+    """Return the state from its record.
+
+    Raises:
+        Misshapen: It is none of an ended app.
+    """
+    fields = record.get("state")
+    replicas = tuple(build(Replica, row) for row in rows(fields, "replicas"))
+    state = build(State, {**cast("Json", fields), "replicas": replicas})
+    if state.phase != ENDED or state.outcome not in OUTCOMES:
+        raise Misshapen(f"it ended as {state.outcome!r} in phase {state.phase!r}")
+    for replica in replicas:
+        if replica.phase not in REPLICA_PHASES:
+            raise Misshapen(f"replica {replica.replica_id} is {replica.phase!r}")
+    return state
 
 
 def without_texts(state: State) -> State:
@@ -32,9 +44,17 @@ def without_texts(state: State) -> State:
 
 
 def read_final(app_dir: str) -> State | None:
-    """Return the terminal state, or None while the app has none."""
-    record = read_json(os.path.join(app_dir, FINAL))
-    return decode_final(record) if record else None
+    """Return the terminal state, or None while the app has none.
+
+    Raises:
+        DamagedFile: There is a record, and it does not say how the app ended.
+    """
+    path = os.path.join(app_dir, FINAL)
+    record = read_object(path)
+    try:
+        return None if record is None else decode_final(record)
+    except Misshapen as err:
+        raise DamagedFile(path, str(err)) from err
 
 
 class FinalRecord:

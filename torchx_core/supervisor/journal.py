@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from torchx_core.supervisor import machine
-from torchx_core.supervisor.records import Json, dumps
+from torchx_core.supervisor.reading import DamagedFile, parse_object, read_bytes
+from torchx_core.supervisor.records import dumps
+from torchx_core.supervisor.shape import Misshapen, build
+
+MAX_JOURNAL_BYTES = 1 << 30
+"""An event may carry an error file, and an app may be restarted thousands of times."""
 
 _TYPES: dict[str, type[machine.Event]] = {
     t.__name__: t
@@ -34,24 +37,24 @@ def encode_event(event: machine.Event) -> bytes:
 def decode_event(line: bytes) -> machine.Event | None:
     """Return the line's event, or None when the line is torn or no event of this version."""
     try:
-        record = cast("object", json.loads(line))
-    except ValueError:
+        fields = parse_object(line, "")
+    except DamagedFile:
         return None
-    if not isinstance(record, dict):
-        return None
-    fields = cast("Json", record)
     kind = _TYPES.get(str(fields.pop("event", "")))
     try:
-        return kind(**fields) if kind else None  # type: ignore[arg-type]  # a wrong field is a TypeError
-    except TypeError:
+        return build(kind, fields) if kind else None
+    except Misshapen:
         return None
 
 
 def read_journal(path: str) -> Iterator[machine.Event]:
-    """Yield the events on disk; a last line without its newline is still being written and is left out."""
+    """Yield the events on disk; a last line without its newline is still being written and is left out.
+
+    Raises:
+        DamagedFile: It is no journal at all.
+    """
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_bytes(path, MAX_JOURNAL_BYTES)
     except FileNotFoundError:
         return
     for line in data[: data.rfind(b"\n") + 1].splitlines():
@@ -80,6 +83,11 @@ class Appender:
     def blocked(self) -> bool:
         """Whether lines wait for space."""
         return bool(self._backlog)
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the file has no name any more."""
+        return os.fstat(self._fd).st_nlink == 0
 
     def close(self) -> None:
         """Close the file; what waits is lost."""

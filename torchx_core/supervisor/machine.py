@@ -23,9 +23,11 @@ UP = "up"
 SUCCEEDED = "succeeded"
 FAILED = "failed"
 STOPPED = "stopped"
+REPLICA_PHASES = frozenset({WAITING, UP, SUCCEEDED, FAILED, STOPPED})
 
 # Outcomes of an app, named like TorchX's states.
 CANCELLED = "cancelled"
+OUTCOMES = frozenset({SUCCEEDED, FAILED, CANCELLED})
 
 
 class Replica(NamedTuple):
@@ -214,7 +216,13 @@ def is_due(state: State, start: Start) -> bool:
 
 def fold(state: State, event: Event) -> State:
     """Return the state after an event of a journal; one that does not fit (a damaged file) is skipped."""
-    return step(state, event)[0] if (state.phase, type(event)) in TRANSITIONS else state
+    return step(state, event)[0] if fits(state, event) else state
+
+
+def fits(state: State, event: Event) -> bool:
+    """Return whether the event can happen in that state."""
+    replica = getattr(event, "replica", 0)
+    return (state.phase, type(event)) in TRANSITIONS and 0 <= replica < len(state.replicas)
 
 
 def replay(state: State, events: Iterable[Event]) -> State:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 
 from torchx_core.supervisor.machine import Replica, State
 from torchx_core.supervisor.records import Json
+from torchx_core.supervisor.shape import Misshapen, build, rows
 
 LogMode: TypeAlias = Literal["exact", "pipe"]
 LimitMode: TypeAlias = Literal["auto", "require", "off"]
@@ -58,7 +59,14 @@ def encode_plan(plan: Plan) -> Json:
     return {**plan._asdict(), "replicas": [r._asdict() for r in plan.replicas]}
 
 
-def decode_plan(record: Json) -> Plan:
-    """Return the plan from its JSON values."""
-    replicas = [ReplicaPlan(**r) for r in cast("list[dict[str, object]]", record["replicas"])]  # type: ignore[arg-type]  # our own record
-    return Plan(**{**record, "replicas": replicas})  # type: ignore[arg-type]  # our own record
+def decode_plan(record: object) -> Plan:
+    """Return the plan from its JSON values.
+
+    Raises:
+        Misshapen: It is none.
+    """
+    replicas = [build(ReplicaPlan, row) for row in rows(record, "replicas")]
+    plan = build(Plan, {**cast("Json", record), "replicas": replicas})
+    if not replicas or not all(replica.argv for replica in replicas):
+        raise Misshapen("nothing to run")
+    return plan

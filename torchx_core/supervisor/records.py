@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias
+
+from torchx_core.supervisor.reading import DamagedFile, read_object
 
 VERSION = 1
 """Format of every record below; a reader refuses a newer one."""
@@ -13,7 +15,7 @@ SPEC = "spec.json"  # what was submitted; written once, before the app exists
 LOCK = "lock"  # held (flock) by supervisor and guardian as long as either lives
 ALIVE = "alive"  # FIFO: readers see a hang-up when both are gone
 CTL = "ctl"  # FIFO: one byte wakes the supervisor
-CANCEL = "cancel.json"  # the wish that the app ends; written once
+CANCEL = "cancel.json"  # the wish that the app ends; only its grace period changes, to a shorter one
 JOURNAL = "journal.jsonl"  # every event of the state machine
 REPORTS = "reports.jsonl"  # progress and metrics
 TIMELINE = "timeline.bin"  # the order of log lines, events and reports
@@ -39,13 +41,11 @@ class CancelRequest(NamedTuple):
 
 
 def read_json(path: str) -> Json | None:
-    """Return the record, or None when it is absent, empty or torn; never raises on what is in it."""
+    """Return the record, or None when it is absent or damaged: for whoever can do without it."""
     try:
-        with open(path, "rb") as file:
-            value = json.loads(file.read())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return read_object(path)
+    except DamagedFile:
         return None
-    return cast("Json", value) if isinstance(value, dict) else None
 
 
 def write_once(directory: str, name: str, record: Json) -> bool:
@@ -61,6 +61,20 @@ def write_once(directory: str, name: str, record: Json) -> bool:
     finally:
         os.close(fd)
         os.unlink(temporary)
+
+
+def replace_whole(directory: str, name: str, record: Json) -> None:
+    """Put the record in the place of the one that is there; a reader sees one of the two, whole."""
+    temporary = os.path.join(directory, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, dumps(record))
+        os.replace(temporary, os.path.join(directory, name))
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    finally:
+        os.close(fd)
 
 
 def link_once(temporary: str, directory: str, name: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from io import FileIO
 from time import monotonic, time
 
 from torchx_core.supervisor import timeline
@@ -72,9 +73,9 @@ class Run:
 class Channel:
     """One output stream of one attempt: the pipe's reading end and the line not finished yet."""
 
-    def __init__(self, fd: int, kind: int, sink: Sink) -> None:
-        """Take over the descriptor."""
-        self.fd = fd
+    def __init__(self, pipe: FileIO, kind: int, sink: Sink) -> None:
+        """Read from the pipe, which never blocks; whoever watches it closes it."""
+        self.pipe = pipe
         self.kind = kind
         self.sink = sink
         self._open_line: list[bytes] = []
@@ -82,24 +83,10 @@ class Channel:
 
     def read(self) -> bool:
         """Take one read's worth of output; false at the end of the stream."""
-        try:
-            data = os.read(self.fd, READ_SIZE)
-        except BlockingIOError:
-            return True
+        data = self.pipe.read(READ_SIZE)
         if data:
             self._take(data)
-        return bool(data)
-
-    def drain(self) -> None:
-        """Take what is there now; a writer that never stops is left after a while."""
-        for _ in range(256):
-            try:
-                data = os.read(self.fd, READ_SIZE)
-            except BlockingIOError:
-                return
-            if not data:
-                return
-            self._take(data)
+        return data != b""  # None: nothing is there just now
 
     def finish_line(self) -> None:
         """Hand on an unfinished last line."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from io import FileIO
 from typing import cast
 
 from torchx_core.supervisor.records import Json
+from torchx_core.supervisor.spawn import pipe_size
 
 MAX_REPORT = 1 << 20
 """Bytes of one report; a longer one is refused aloud."""
+
+_READ_SIZE = 1 << 16
 
 
 class ReportPipe:
@@ -21,22 +25,22 @@ class ReportPipe:
     """
 
     def __init__(self, path: str) -> None:
-        """Create the pipe; its file system must be able to hold one (the log directory's may not)."""
+        """Create the pipe; its file system must be able to hold one (the log directory's may not).
+
+        What an earlier attempt has put there gives way: a regular file cannot wake anybody.
+        """
         self.path = path
-        with suppress(FileExistsError):
-            os.mkfifo(path, 0o600)
-        self.fd: int = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.remove()
+        os.mkfifo(path, 0o600)
+        self.pipe: FileIO = FileIO(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
         self._rest = b""
-        self._dry = False
 
     def read(self) -> list[bytes]:
         """Return the complete lines that have arrived."""
-        try:
-            data = self._rest + os.read(self.fd, 1 << 16)
-        except BlockingIOError:
-            self._dry = True
-            return []
-        *lines, self._rest = data.split(b"\n")
+        return self._lines(self.pipe.read(_READ_SIZE) or b"")
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_REPORT:
             lines.append(self._rest)
             self._rest = b""
@@ -48,11 +52,15 @@ class ReportPipe:
             os.unlink(self.path)
 
     def read_all(self) -> list[bytes]:
-        """Return the complete lines until nothing is left, and a last one without its newline."""
-        self._dry = False
+        """Return the complete lines that are there now, and a last one without its newline.
+
+        What was written by now fits into the pipe; whoever goes on writing is not waited for.
+        """
         lines: list[bytes] = []
-        while not self._dry:
-            lines += self.read()
+        left = max(pipe_size(self.pipe), _READ_SIZE)
+        while left > 0 and (data := self.pipe.read(min(left, _READ_SIZE))):
+            lines += self._lines(data)
+            left -= len(data)
         if self._rest.strip():
             lines.append(self._rest)
         return lines

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from functools import cache
+from io import FileIO
 from typing import NamedTuple, NoReturn
 
 from torchx_core.supervisor.tree import die_with_parent
@@ -19,9 +20,9 @@ EXACT_SIZE = os.sysconf("SC_PAGE_SIZE")
 """Bytes of a pipe that holds one packet: one page."""
 
 
-def pipe_size(fd: int) -> int:
+def pipe_size(pipe: FileIO) -> int:
     """Return how many bytes the pipe can hold."""
-    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) if sys.platform == "linux" else EXACT_SIZE
+    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) if sys.platform == "linux" else EXACT_SIZE
 
 
 class Program(NamedTuple):
@@ -41,8 +42,8 @@ class Running(NamedTuple):
     """A started program and the ends of its output pipes that we read."""
 
     pid: int
-    stdout: int
-    stderr: int
+    stdout: FileIO
+    stderr: FileIO
 
 
 class CannotStart(Exception):
@@ -93,7 +94,7 @@ def start(program: Program, *, exact: bool) -> Running:
         raise CannotStart(what, fatal=int(number) not in _TRANSIENT)
     os.set_blocking(out_r, False)
     os.set_blocking(err_r, False)
-    return Running(pid, out_r, err_r)
+    return Running(pid, FileIO(out_r), FileIO(err_r))
 
 
 @cache

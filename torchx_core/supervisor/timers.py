@@ -17,6 +17,12 @@ class Timers:
         """Have `action` come up after this long, instead of what the name stood for before."""
         self._due[name] = (self._clock() + after_s, action)
 
+    def hasten(self, name: str, after_s: float) -> None:
+        """Have the action come up after this long at the latest, if it is pending."""
+        if name in self._due:
+            at, action = self._due[name]
+            self._due[name] = (min(at, self._clock() + after_s), action)
+
     def drop(self, name: str) -> None:
         """Forget the timer, if it is pending."""
         self._due.pop(name, None)

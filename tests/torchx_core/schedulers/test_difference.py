@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchx_core.schedulers.difference import differences
+from torchx_core.schedulers.difference import differences, request_differences
+from torchx_core.specs import AppDef, Role
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -37,6 +38,18 @@ def test_many_differences_are_counted() -> None:
     shown = differences({str(i): i for i in range(15)}, {})
     assert len(shown) == 11
     assert shown[-1] == "and 5 more"
+
+
+def test_the_parent_run_makes_no_other_request() -> None:
+    """It belongs to the submitter's surroundings; every other variable of a role counts."""
+
+    def asked(**env: str) -> dict[str, object]:
+        return {"app": AppDef("a", [Role("r", "", env=env)]).to_dict(), "cfg": {}}
+
+    assert request_differences(asked(A="1", TORCHX_PARENT_RUN_ID="p"), asked(A="1")) == []
+    assert request_differences(asked(A="1", TORCHX_PARENT_RUN_ID="p"), asked(A="2")) == [
+        "app.roles[0].env.A: '1' -> '2'"
+    ]
 
 
 @given(JSON)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from torchx_core.schedulers import LogLines
 from torchx_core.schedulers.log_limit import LogLimit
-from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
 
 
 def _lines(*texts: str, replica: int = 0) -> LogLines:
@@ -10,16 +9,15 @@ def _lines(*texts: str, replica: int = 0) -> LogLines:
 
 
 def test_lines_beyond_the_limit_are_counted_by_replica() -> None:
-    """What is left out can be told, with the place where all of it is."""
+    """What is left out can be told, with the command that shows all of it."""
     limit = LogLimit(10)
     assert limit.admits(_lines("four", "five!"))
     assert limit.shown_bytes == 11
     assert not limit.admits(_lines("six"))
     assert not limit.admits(_lines("seven", "eight", replica=1))
     assert limit.left_out == {("r", 0): 1, ("r", 1): 2}
-    replica = ReplicaStatus(id=0, state=AppState.SUCCEEDED, role="r", hostname="", log_dir="/logs/r/0")
-    status = AppStatus(state=AppState.SUCCEEDED, roles=[RoleStatus("r", [replica])])
-    assert limit.summary(status) == "3 lines were left out; the whole log is in /logs/r/0"
+    handle = "local_cwd://s/a"
+    assert limit.summary(handle) == f"3 lines were left out; `torchx-core log {handle}` shows the whole log"
 
 
 def test_a_later_try_counts_on() -> None:
@@ -31,7 +29,7 @@ def test_without_a_limit_everything_is_admitted() -> None:
     """And there is nothing to tell."""
     limit = LogLimit(None)
     assert limit.admits(_lines("x" * 1000))
-    assert limit.summary(AppStatus(state=AppState.SUCCEEDED)) == ""
+    assert limit.summary("local_cwd://s/a") == ""
 
 
 def test_the_notice_names_the_limit() -> None:

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from torchx_core.schedulers.secrets import looks_secret, mask_env
+from torchx_core.schedulers.secrets import looks_secret, mask_env, secret_parts
 
 
 @pytest.mark.parametrize("name", ["WANDB_API_KEY", "aws_secret_access_key", "DB_PASSWORD", "GITHUB_TOKEN"])
 def test_names_of_secrets_are_recognised(name: str) -> None:
-    """In either case."""
+    """Names of secrets are recognised in upper and in lower case."""
     assert looks_secret(name)
 
 
 @pytest.mark.parametrize("name", ["PATH", "KEYBOARD", "MONKEY", "HOME", "PASS_RATE"])
 def test_ordinary_names_are_shown(name: str) -> None:
-    """A mask over everything would tell nothing."""
+    """Values with ordinary names are shown: a mask over everything would tell nothing."""
     assert not looks_secret(name)
 
 
 def test_only_values_are_masked() -> None:
-    """Which secrets there are may be seen."""
+    """The names of secrets may be seen, their values may not."""
     assert mask_env({"HOME": "/root", "HF_TOKEN": "hf_x"}) == {"HOME": "/root", "HF_TOKEN": "***"}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "passwords"),
+    [
+        ("postgresql://ann:sesame@db:5432/runs", "postgresql://ann:***@db:5432/runs", ["sesame"]),
+        ("redis://:sesame@cache", "redis://:***@cache", ["sesame"]),
+        ("amqp://a:one@x,amqp://b:two@y", "amqp://a:***@x,amqp://b:***@y", ["one", "two"]),
+        ("https://example.org:8080/a@b", "https://example.org:8080/a@b", []),
+        ("ann@example.org:data", "ann@example.org:data", []),
+    ],
+)
+def test_the_password_in_a_url_is_a_secret_whatever_the_variables_name(
+    value: str, shown: str, passwords: list[str]
+) -> None:
+    """Of a URL with a password everything is shown but the password."""
+    assert mask_env({"DATABASE_URL": value}) == {"DATABASE_URL": shown}
+    assert secret_parts("DATABASE_URL", value) == passwords

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from pathlib import Path
 
@@ -138,7 +137,7 @@ def test_report_pipe_joins_what_arrives_in_pieces(tmp_path: Path) -> None:
         file.write(b'"result"}\nrest')
         assert pipe.read() == [b'{"type":"result"}']
     assert pipe.read_all() == [b"rest"]
-    os.close(pipe.fd)
+    pipe.pipe.close()
     pipe.remove()
     assert list(tmp_path.iterdir()) == []
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
+import stat
 import time
+from collections.abc import Mapping
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.supervisor import machine
-from torchx_core.supervisor.records import CANCEL, CTL, LOOK, STOP, write_once
+from torchx_core.supervisor.records import CANCEL, CTL, LOOK, STOP, read_json, replace_whole, write_once
+from torchx_core.supervisor.shape import is_number
 
-__all__ = ["ask_to_end", "knock"]
+__all__ = ["ask_to_end", "grace_end", "knock"]
+
+_LOCK = "cancel.lock"
 
 
 def ask_to_end(record: AppRecord, grace_s: float | None, reason: str) -> None:
-    """Write the wish, so that it outlives everybody, and wake the supervisor; the first wish counts.
+    """Write the wish, so that it outlives everybody, and wake the supervisor.
+
+    The first wish counts, but for its grace period: a later one that names a shorter one cuts it short.
 
     On a full disk the supervisor is asked directly; the reason is then lost.
 
@@ -29,23 +37,44 @@ def ask_to_end(record: AppRecord, grace_s: float | None, reason: str) -> None:
         "monotonic": time.monotonic(),
     }
     try:
-        write_once(record.directory, CANCEL, wish)
+        first = write_once(record.directory, CANCEL, wish)
+        if not first and grace_s is not None:
+            _hasten(record, wish)
     except FileNotFoundError:
         raise
     except OSError as err:
         if not knock(record, STOP):
             raise SchedulerError(f"cannot cancel {record.directory}: {err.strerror}", retryable=True) from err
     else:
-        knock(record, LOOK)
+        damaged = not first and read_json(record.path(CANCEL)) is None
+        knock(record, STOP if damaged else LOOK)
+
+
+def _hasten(record: AppRecord, wish: dict[str, object]) -> None:
+    """Give the wish that is there the grace period of this one, if that ends sooner."""
+    with record.locked(_LOCK):
+        first = read_json(record.path(CANCEL))
+        if first is not None and grace_end(record, wish) < grace_end(record, first):
+            hasty = {**first, "grace_s": wish["grace_s"], "monotonic": wish["monotonic"]}
+            replace_whole(record.directory, CANCEL, hasty)
+
+
+def grace_end(record: AppRecord, wish: Mapping[str, object]) -> float:
+    """Return when the wish's grace period is over, by `time.monotonic`; never, if it is damaged."""
+    grace, asked = wish.get("grace_s"), wish.get("monotonic")
+    grace_s = float(str(grace)) if is_number(grace) else record.plan.grace_s
+    return float(str(asked)) + grace_s if is_number(asked) else math.inf
 
 
 def knock(record: AppRecord, wish: bytes) -> bool:
     """Wake the supervisor; false when there is none."""
     try:
-        fd = os.open(record.path(CTL), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(record.path(CTL), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False  # ENXIO: nobody has the other end open
     try:
+        if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+            return False
         os.write(fd, wish)
     except OSError:
         return True  # full of wishes already: it will wake up for those

@@ -18,7 +18,9 @@ from torchx_core.schedulers.local.devices import host_gpus
 from torchx_core.schedulers.local.file_system import check_file_system
 from torchx_core.schedulers.local.host_check import FILES_OF_ITS_OWN, FILES_PER_REPLICA
 from torchx_core.schedulers.local.inotify import Inotify
+from torchx_core.schedulers.local.life import settle
 from torchx_core.schedulers.local.record import boot_id, read_record
+from torchx_core.schedulers.stored import handle_of
 from torchx_core.supervisor.limits import confine
 
 __all__ = ["diagnose"]
@@ -96,16 +98,19 @@ def _records(directory: str) -> Finding:
         try:
             record = read_record(folder)
             if record is not None:
+                settle(record)  # reads the rest
                 count += 1
                 size += record.size_bytes
         except StoredStateError:
-            unusable.append(folder)
+            unusable.append(handle_of(folder))
         except OSError:
             continue  # deleted while we look
     text = f"{count} apps, {size / 1e6:.1f} MB"
     if unusable:
         text = f"{text}; {len(unusable)} cannot be read: {', '.join(sorted(unusable)[:3])}"
-        advice = "torchx-core delete removes corrupt records; upgrade torchx-core for newer ones"
+        advice = (
+            "torchx-core delete --force HANDLE forgets a damaged one; newer ones need a newer torchx-core"
+        )
         return _found("records", Verdict.WARNING, text, advice)
     return _found("records", Verdict.OK, text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,9 @@ from torchx_core.schedulers.local.reader import TimelineReader
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.local.view import app_state, status
 from torchx_core.supervisor import machine, timeline
-from torchx_core.supervisor.records import ALIVE, CANCEL, RENEW, TIMELINE
+from torchx_core.supervisor.reading import DamagedFile, open_regular
+from torchx_core.supervisor.records import ALIVE, CANCEL, RENEW, SPEC, TIMELINE
+from torchx_core.supervisor.shape import is_time
 from torchx_core.supervisor.timeline import Entry
 
 if TYPE_CHECKING:
@@ -74,9 +77,15 @@ class LocalFeed(EventFeed):
         return self._at == DONE
 
     def poll(self) -> Batch | None:
-        """Return the next events, or None."""
-        if self.done:
-            return None
+        """Return the next events, or None.
+
+        Raises:
+            CorruptRecordError: Its files cannot say.
+        """
+        with self._record.naming_damage():
+            return None if self.done else self._poll()
+
+    def _poll(self) -> Batch | None:
         self._open()
         self._renew()
         while True:
@@ -99,9 +108,11 @@ class LocalFeed(EventFeed):
         if self._timeline >= 0:
             return
         try:
-            self._alive = os.open(self._record.path(ALIVE), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            self._timeline = os.open(self._record.path(TIMELINE), os.O_RDONLY | os.O_CLOEXEC)
+            self._alive = _open_fifo(self._record.path(ALIVE))
+            self._timeline = open_regular(self._record.path(TIMELINE))
         except FileNotFoundError as err:
+            if os.path.exists(self._record.path(SPEC)):
+                raise DamagedFile(str(err.filename), "is missing") from err
             raise UnknownAppException(self._handle) from err
 
     def _mind_the_cancel(self) -> None:
@@ -116,12 +127,18 @@ class LocalFeed(EventFeed):
         entries: list[Entry] = []
         size = 0
         for entry in timeline.unpack(data[: len(data) - len(data) % timeline.SIZE]):
+            if not self._makes_sense(entry):
+                at = self._at + len(entries) * timeline.SIZE
+                raise DamagedFile(self._record.path(TIMELINE), f"makes no sense at byte {at}")
             if entry.kind in (timeline.STDOUT, timeline.STDERR) and self._options.logs:
                 size += entry.size
             if entries and size > self._options.batch_bytes:
                 break
             entries.append(entry)
         return entries
+
+    def _makes_sense(self, entry: Entry) -> bool:
+        return entry.replica < len(self._record.plan.replicas) and is_time(entry.time_us / 1e6)
 
     def _end(self, *events: AppEvent, lost: bool = False) -> Batch | None:
         """Return the terminal batch; the supervisor said that this is the end, or is gone."""
@@ -195,3 +212,17 @@ class LocalFeed(EventFeed):
             if fd >= 0:
                 os.close(fd)
         self._alive = self._timeline = -1
+
+
+def _open_fifo(path: str) -> int:
+    """Return a descriptor of the pipe that hangs up with its last writer."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as err:
+        raise DamagedFile(path, f"cannot be opened: {err.strerror}") from err
+    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise DamagedFile(path, "is no FIFO")
+    return fd

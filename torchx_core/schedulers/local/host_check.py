@@ -9,6 +9,7 @@ import shutil
 from torchx_core.errors import InvalidAppError, InvalidInputError, SubmitFailedError
 from torchx_core.schedulers.local.file_system import check_file_system
 from torchx_core.schedulers.local.request import LocalRequest
+from torchx_core.schedulers.paths import make_private
 from torchx_core.supervisor.plan import ReplicaPlan
 
 __all__ = ["FILES_OF_ITS_OWN", "FILES_PER_REPLICA", "check_host"]
@@ -37,7 +38,7 @@ def check_host(request: LocalRequest) -> None:
 
 def _check_state_dir(directory: str) -> None:
     try:
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+        make_private(directory)
     except OSError as err:
         raise SubmitFailedError(f"cannot write to the state directory {directory}: {err.strerror}") from err
     check_file_system(directory)

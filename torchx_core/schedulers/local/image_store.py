@@ -10,6 +10,7 @@ from contextlib import suppress
 from torchx_core.errors import InvalidAppError, SchedulerError, SubmitFailedError
 from torchx_core.schedulers.local.images import LocalDirectoryImageProvider
 from torchx_core.schedulers.local.trees import copy_entries
+from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.removing import remove_tree
 from torchx_core.schedulers.workspaces import Entry, digest, merged, walk, walk_directory
 from torchx_core.specs import Role
@@ -54,7 +55,7 @@ class ImageStore:
         if not _touch(image):
             fresh = os.path.join(self._root, f".new-{os.urandom(6).hex()}")
             try:
-                os.makedirs(self._root, mode=0o700, exist_ok=True)
+                make_private(self._root)
                 copy_entries(entries, fresh)
                 self._check(fresh, entries, image)
                 _rename_unless_there(fresh, image)

@@ -25,7 +25,7 @@ import torchx_core
 from torchx_core.errors import SubmitFailedError
 from torchx_core.schedulers.local.life import REAP_LOCK
 from torchx_core.schedulers.local.record import AppRecord
-from torchx_core.schedulers.locks import locked
+from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.removing import remove_tree
 from torchx_core.supervisor.closing import has_begun
 from torchx_core.supervisor.command import command
@@ -67,7 +67,7 @@ def create(app_dir: str, record: Json, furnish: Callable[[str], None]) -> bool:
     session_dir, name = os.path.split(app_dir)
     fresh = os.path.join(session_dir, f".new-{os.urandom(6).hex()}")
     try:
-        os.makedirs(fresh, mode=0o700)
+        make_private(fresh)
         with ExitStack() as stack:
             stack.callback(remove_tree, fresh)  # gone already when all went well
             furnish(fresh)
@@ -103,7 +103,7 @@ def start_again(record: AppRecord) -> bool:
 
 def _start_if_free(record: AppRecord) -> bool:
     """Start the supervisor, unless somebody holds the lock: who starts it, or looks whether it lives."""
-    with locked(record.path(REAP_LOCK)):
+    with record.locked(REAP_LOCK):
         try:
             with _held(record.directory) as held:
                 if not has_begun(record.directory):  # asked while we hold the lock: it cannot begin now
@@ -165,7 +165,7 @@ def _spawn(app_dir: str, held: list[int]) -> None:
     package_root = os.path.dirname(os.path.dirname(os.path.abspath(torchx_core.__file__)))
     # Its submitter may be part of an app, whose mark it must not bear: it would be taken for what that left.
     env = {name: value for name, value in os.environ.items() if name != APP_MARKER}
-    with open(os.path.join(app_dir, SUPERVISOR_LOG), "ab") as log:
+    with open(os.path.join(app_dir, SUPERVISOR_LOG), "ab", opener=_open_private) as log:
         subprocess.run(
             [*_SHELL, *command(sys.executable, package_root, app_dir, held)],
             env=env,
@@ -176,3 +176,7 @@ def _spawn(app_dir: str, held: list[int]) -> None:
             start_new_session=True,
             check=True,
         )
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -11,28 +11,33 @@ import os
 import signal
 import time
 
+from torchx_core.schedulers.local.cancelling import grace_end
 from torchx_core.schedulers.local.record import AppRecord, boot_id
-from torchx_core.schedulers.locks import locked
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.closing import close_lost, has_begun, state_on_disk
 from torchx_core.supervisor.final import read_final
 from torchx_core.supervisor.journal import read_journal
 from torchx_core.supervisor.limits import group_prefix, remove_groups
-from torchx_core.supervisor.records import CANCEL, JOURNAL, LOCK, SUPERVISOR_LOG, read_json
-from torchx_core.supervisor.tree import descendants, is_zombie, kill, marked
+from torchx_core.supervisor.reading import DamagedFile, open_regular, read_bytes
+from torchx_core.supervisor.records import CANCEL, FINAL, JOURNAL, LOCK, SUPERVISOR_LOG, read_json
+from torchx_core.supervisor.tree import descendants, is_zombie, kill, marked, serves, serving
 
-__all__ = ["REAP_LOCK", "is_served", "settle"]
+__all__ = ["REAP_LOCK", "end_by_force", "end_orphans", "is_served", "settle"]
 
 REAP_LOCK = "reap.lock"
 
 PATIENCE_S = 5.0
 """How long after the grace period a supervisor that does not act on a cancel is given up."""
+_PAUSE_S = 0.05
+_GUARDIANS_SHARE = 6
+"""How many times as long its guardian has: it may be killing a crowd, more surely than a reader can."""
 
 
 def is_served(record: AppRecord) -> bool:
     """Return whether a supervisor or guardian (or a launcher about to start them) lives."""
     try:
-        fd = os.open(record.path(LOCK), os.O_RDWR | os.O_CLOEXEC)
+        with record.naming_damage():
+            fd = open_regular(record.path(LOCK), os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
@@ -45,7 +50,19 @@ def is_served(record: AppRecord) -> bool:
 
 
 def settle(record: AppRecord) -> machine.State:
-    """Return the app's true state, after making it true where its supervisor no longer can."""
+    """Return the app's true state, after making it true where its supervisor no longer can.
+
+    Raises:
+        CorruptRecordError: Its files cannot say.
+    """
+    with record.naming_damage():
+        state = _settle(record)
+        if len(state.replicas) != len(record.plan.replicas):
+            raise DamagedFile(record.path(FINAL), "tells of other replicas than were submitted")
+        return state
+
+
+def _settle(record: AppRecord) -> machine.State:
     ended = read_final(record.directory)
     if ended is not None:
         return ended
@@ -57,7 +74,7 @@ def settle(record: AppRecord) -> machine.State:
 
 
 def _close(record: AppRecord) -> machine.State:
-    with locked(record.path(REAP_LOCK)):
+    with record.locked(REAP_LOCK):
         ended = read_final(record.directory)
         if ended is not None:
             return ended
@@ -79,9 +96,8 @@ def _why(record: AppRecord) -> str:
 
 def _last_words(record: AppRecord) -> str:
     try:
-        with open(record.path(SUPERVISOR_LOG), errors="replace") as file:
-            words = file.read().strip()
-    except OSError:
+        words = read_bytes(record.path(SUPERVISOR_LOG)).decode("utf-8", "replace").strip()
+    except (OSError, DamagedFile):
         return ""
     return f": {words[-300:]}" if words else ""
 
@@ -98,29 +114,59 @@ def _kill_leftovers(record: AppRecord) -> None:
 
 
 def _give_up_on_stuck(record: AppRecord, state: machine.State) -> None:
-    """Kill a supervisor that does not serve a cancel (stopped, wedged); its guardian then cleans up."""
+    """End those who do not serve a cancel: stopped, wedged, or waiting for one who is.
+
+    The supervisor is killed and the guardian woken, which then cleans up. A guardian that does not even then
+    is killed as well, and the next reader cleans up.
+    """
     wish = read_json(record.path(CANCEL))
     if wish is None or state.phase == machine.ENDED:
         return
-    grace = wish.get("grace_s")
-    grace_s = float(grace) if isinstance(grace, int | float) else record.plan.grace_s
-    asked = wish.get("monotonic")
-    if isinstance(asked, int | float) and time.monotonic() - asked > grace_s + PATIENCE_S:
-        for event in read_journal(record.path(JOURNAL)):
-            if isinstance(event, machine.Began):
-                _kill_supervisor(record, event.supervisor_pid)
+    late_s = time.monotonic() - grace_end(record, wish)
+    if late_s > PATIENCE_S:
+        events = read_journal(record.path(JOURNAL))
+        supervisors = {event.supervisor_pid for event in events if isinstance(event, machine.Began)}
+        for pid in serving(record.directory):
+            lost = pid in supervisors or late_s > _GUARDIANS_SHARE * PATIENCE_S
+            _signal(record, pid, signal.SIGKILL if lost else signal.SIGCONT)
 
 
-def _kill_supervisor(record: AppRecord, pid: int) -> None:
-    """Kill the process, if it is this app's supervisor and not another that got its number."""
+def end_by_force(directory: str) -> None:
+    """Kill whatever runs of an app whose record cannot be used, and who serves it."""
+    while pids := [*serving(directory), *marked(directory)]:
+        for pid in pids:
+            for victim in (pid, *descendants(pid, directory)):
+                kill(victim, signal.SIGKILL)
+        if all(is_zombie(pid) for pid in pids):
+            return
+
+
+def end_orphans(directory: str, patience_s: float) -> bool:
+    """Have those who serve a deleted app end it, within its grace period; false if that takes long."""
+    deadline = time.monotonic() + patience_s
+    told: set[int] = set()
+    while not all(map(is_zombie, [*serving(directory), *marked(directory)])):
+        if time.monotonic() > deadline:
+            return False
+        servants = set(serving(directory))
+        if not servants:  # nobody who would end them
+            end_by_force(directory)
+        for pid in servants - told:
+            kill(pid, signal.SIGTERM)  # the guardian does not mind, the supervisor ends its app
+        told |= servants
+        time.sleep(_PAUSE_S)  # noqa: TID251  # they are nobody's children here
+    return True
+
+
+def _signal(record: AppRecord, pid: int, number: signal.Signals) -> None:
+    """Signal the process, if it serves this app and is not another that got its number."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            if os.fsencode(record.directory) in file.read().split(b"\0"):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        if serves(pid) == record.directory:
+            signal.pidfd_send_signal(handle, number)
     except OSError:
         return
     finally:

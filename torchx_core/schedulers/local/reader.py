@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Literal, cast
@@ -22,7 +21,9 @@ from torchx_core.schedulers.local.view import changes
 from torchx_core.supervisor import machine, timeline
 from torchx_core.supervisor.journal import decode_event
 from torchx_core.supervisor.plan import fresh_state
+from torchx_core.supervisor.reading import DamagedFile, read_part
 from torchx_core.supervisor.records import JOURNAL, REPORTS
+from torchx_core.supervisor.reports import BadReport, parse_report
 from torchx_core.supervisor.timeline import Entry
 
 __all__ = ["TimelineReader"]
@@ -56,7 +57,7 @@ class TimelineReader:
                     yield (
                         self._lines(entry, text)
                         if len(text) == entry.size
-                        else self._lost(entry, "its log file was removed")
+                        else self._lost(entry, "its log file was removed or damaged")
                     )
             elif entry.kind == timeline.EVENT:
                 yield from self._changes(entry)
@@ -99,6 +100,8 @@ class TimelineReader:
             fresh_state(self._record.plan), self._events_before(entry.offset)
         )
         self._state = machine.fold(before, event)
+        if not machine.fits(before, event):
+            return
         for change in changes(event, self._state):
             if isinstance(change, StateChanged) or self._wants_role(change.role):
                 yield change
@@ -114,25 +117,25 @@ class TimelineReader:
             return
         role, index, attempt, at = self._whose(entry)
         try:
-            report = json.loads(_read(self._record.path(REPORTS), entry.offset, entry.size))
-        except ValueError:
-            return
+            report = parse_report(_read(self._record.path(REPORTS), entry.offset, entry.size))
+        except BadReport:
+            return  # a damaged file
         if report["type"] == "progress":
             yield Progress(
                 role=role,
                 replica=index,
                 attempt=attempt,
-                fraction=report["fraction"],
-                message=report["message"],
+                fraction=cast("float", report["fraction"]),
+                message=str(report["message"]),
                 time=at,
             )
-        else:
+        elif report["type"] == "metric":
             yield Metric(
                 role=role,
                 replica=index,
                 attempt=attempt,
-                name=report["name"],
-                value=report["value"],
+                name=str(report["name"]),
+                value=cast("float", report["value"]),
                 step=cast("int | None", report["step"]),
                 time=at,
             )
@@ -149,7 +152,7 @@ class _Texts:
             spans[key] = (min(first, e.offset), max(last, e.offset + e.size))
         self._starts = {key: first for key, (first, _) in spans.items()}
         self._data = {
-            (replica, attempt): _read(_combined(record, replica, attempt), first, last - first)
+            (replica, attempt): _read_log(_combined(record, replica, attempt), first, last - first)
             for (replica, attempt), (first, last) in spans.items()
         }
 
@@ -163,13 +166,17 @@ def _combined(record: AppRecord, replica: int, attempt: int) -> str:
     return os.path.join(record.plan.replicas[replica].log_dir, str(attempt), "combined.log")
 
 
+def _read_log(path: str, offset: int, size: int) -> bytes:
+    """Return that part of a log, or less when it is no file: it is then told as lost."""
+    try:
+        return _read(path, offset, size)
+    except DamagedFile:
+        return b""
+
+
 def _read(path: str, offset: int, size: int) -> bytes:
     """Return that part of the file, or less when the file is gone: somebody may delete logs."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return read_part(path, offset, size)
     except FileNotFoundError:
         return b""
-    try:
-        return os.pread(fd, size, offset)
-    finally:
-        os.close(fd)

@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 from torchx_core.schedulers.stored import StoredApp, read_versioned
 from torchx_core.specs import AppDef, CfgVal
 from torchx_core.supervisor.plan import Plan, decode_plan, encode_plan
+from torchx_core.supervisor.reading import DamagedFile
 from torchx_core.supervisor.records import SPEC, VERSION, Json
+from torchx_core.supervisor.shape import Misshapen
 
 __all__ = ["AppRecord", "asked_for", "boot_id", "encode_record", "read_record"]
 
@@ -23,12 +24,20 @@ class AppRecord(StoredApp):
     @property
     def boot_id(self) -> str:
         """The host's boot in which it was submitted."""
-        return str(self.content["boot_id"])
+        return str(self.content.get("boot_id"))
 
     @cached_property
     def plan(self) -> Plan:
-        """What the supervisor runs."""
-        return decode_plan(cast("Json", self.content["plan"]))
+        """What the supervisor runs.
+
+        Raises:
+            CorruptRecordError: It is no plan.
+        """
+        with self.naming_damage():
+            try:
+                return decode_plan(self.content.get("plan"))
+            except Misshapen as err:
+                raise DamagedFile(self.path(SPEC), f"its plan cannot be used: {err}") from err
 
     @property
     def log_dirs(self) -> Iterable[str]:

@@ -11,7 +11,9 @@ from typing import ClassVar
 
 from torchx_core.errors import (
     AppIdConflictError,
+    CorruptRecordError,
     InvalidAppError,
+    SubmitFailedError,
 )
 from torchx_core.schedulers import (
     CancelOutcome,
@@ -20,7 +22,7 @@ from torchx_core.schedulers import (
     Finding,
     FollowOptions,
 )
-from torchx_core.schedulers.difference import differences
+from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.local import launch, view
 from torchx_core.schedulers.local.cancelling import ask_to_end
@@ -28,20 +30,24 @@ from torchx_core.schedulers.local.feed import LocalFeed
 from torchx_core.schedulers.local.host_check import check_host
 from torchx_core.schedulers.local.images import ImageProvider
 from torchx_core.schedulers.local.inotify import InotifyPool
-from torchx_core.schedulers.local.life import is_served, settle
+from torchx_core.schedulers.local.life import end_by_force, end_orphans, is_served, settle
 from torchx_core.schedulers.local.options import local_run_opts
 from torchx_core.schedulers.local.record import AppRecord, asked_for, encode_record, read_record
 from torchx_core.schedulers.local.request import LocalRequest, render, shown
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.recorded import RecordedScheduler
+from torchx_core.schedulers.stored import handle_of
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.records import Json
+from torchx_core.supervisor.tree import marked, serving
 
 __all__ = ["LocalScheduler"]
 
 
+_PATIENCE_S = 30.0
+"""How long a submit waits for an app of its id whose record somebody has deleted."""
 _MOST_RETRIES = 65_535  # an attempt's number has 16 bits in the timeline
 
 
@@ -133,7 +139,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         request = dryrun_info.request
         asked = asked_for(request.app, dict(request.cfg))
         while True:
-            existing = read_record(request.app_dir)
+            existing = self._for_submit(request.app_dir)
             if existing is None:
                 check_host(request)
                 record = encode_record(asked, request.plan, created_at=time.time())
@@ -147,7 +153,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
 
     def _attach(self, app_id: str, existing: AppRecord, asked: Json) -> bool:
         """Return whether the app is there to stay; false when it was taken back while we looked."""
-        difference = differences(existing.asked, asked)
+        difference = request_differences(existing.asked, asked)
         if difference:
             raise AppIdConflictError(app_id, difference)
         return launch.start_again(existing)
@@ -155,13 +161,13 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return what is known of the app; ends it first if nobody serves it any more."""
         with suppress(FileNotFoundError):  # deleted while we look
-            record = read_record(self._app_dir(app_id))
+            record = self._find(app_id)
             return None if record is None else view.describe(record, settle(record), app_id)
         return None
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
         """Return what the supervisor was told to run, with secrets masked."""
-        record = read_record(self._app_dir(app_id))
+        record = self._find(app_id)
         return None if record is None else shown(app_id, record.plan)
 
     def _read(self, directory: str) -> AppRecord | None:
@@ -171,7 +177,22 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         return view.app_state(settle(record))
 
     def _may_run(self, directory: str) -> bool:
-        return is_served(AppRecord(directory, {}))
+        with suppress(CorruptRecordError):
+            if is_served(AppRecord(directory, {})):
+                return True
+        return any(serving(directory)) or any(marked(directory))
+
+    def _end_by_force(self, directory: str) -> None:
+        end_by_force(directory)
+
+    def _end_orphans(self, directory: str) -> None:
+        if not end_orphans(directory, _PATIENCE_S):
+            pids = ", ".join(map(str, sorted({*serving(directory), *marked(directory)})))
+            raise SubmitFailedError(
+                f"an app of this id was deleted by hand and still ends: processes {pids};"
+                f" call again, or end them at once with: torchx-core delete --force {handle_of(directory)}",
+                retryable=True,
+            )
 
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
@@ -183,7 +204,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
             SchedulerError: The disk is full and the supervisor cannot be reached without it; retryable.
         """
         check_grace(grace_s)
-        record = read_record(self._app_dir(app_id))
+        record = self._find(app_id)
         if record is None:
             return CancelOutcome.UNKNOWN_APP
         try:

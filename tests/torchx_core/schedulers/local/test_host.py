@@ -33,7 +33,7 @@ def test_memory_limit(runner: Runner) -> None:
     assert status
     if can_limit_memory():
         assert status.state == AppState.FAILED
-        assert "out of memory: its limit is 128 MB" in status.failure_summary()
+        assert "out of memory: memMB limits it to 128 MB" in status.failure_summary()
     else:
         assert "not enforced on this host" in status.roles[0].replicas[0].msg
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -70,6 +71,24 @@ def test_exact_keeps_the_order_between_streams(runner: Runner) -> None:
     code = "import os\nfor i in range(3000): os.write(1 + i % 2, b'%d\\n' % i)"
     handle = runner.run(app_of(sys.executable, "-c", code), "local_cwd")
     assert [line.text for line in lines_of(runner.follow(handle))] == [str(i) for i in range(3000)]
+
+
+def test_exact_keeps_the_order_of_last_words(runner: Runner, tmp_path: Path) -> None:
+    """Replicas that print to stderr, then to stdout, and exit together are each shown in this order."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    # A replica waits until nobody has the gate open for writing: then all go on at once.
+    script = f"echo up; read line <{gate}; echo first >&2; echo second"
+    keeper = os.open(gate, os.O_RDWR)
+    handle = runner.run(app_of("sh", "-c", script, num_replicas=64), "local_cwd")
+    shown: dict[int, list[str]] = defaultdict(list)
+    for batch in runner.follow(handle):
+        for line in batch.lines():
+            shown[line.replica].append(line.text)
+        if keeper >= 0 and len(shown) == 64:
+            os.close(keeper)
+            keeper = -1
+    assert shown == {k: ["up", "first", "second"] for k in range(64)}
 
 
 def test_files_hold_what_was_printed_byte_for_byte(runner: Runner) -> None:

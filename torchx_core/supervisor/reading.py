@@ -1,0 +1,150 @@
+"""Reads a file that anything may have happened to: only a regular one, without blocking, and not too much.
+
+Whatever stands in the place of a record (a FIFO, a device, a directory, a link in a circle, a gigabyte of
+zeros, brackets in brackets) comes out as `DamagedFile`, at once. It runs in the supervisor and on the nodes
+of a Slurm cluster as well: only the standard library, and Python 3.7.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import cast
+
+MAX_RECORD_BYTES = 64 << 20
+"""No record that we write comes near it."""
+
+MAX_ERROR_FILE_BYTES = 1 << 18
+"""A longer one is left where it is: every status would carry it."""
+
+_FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)  # the last: deleted by another host of an NFS server
+_OUR_OWN = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
+_NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
+
+
+class DamagedFile(Exception):
+    """The file is there, and cannot be what it should be."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+def open_regular(path: str, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
+    """Return a descriptor of the file.
+
+    Args:
+        path: Its place.
+        flags: What to do with it; one that may be created is, for its owner alone.
+        follow: Read what a symbolic link leads to; our own records never are one.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        DamagedFile: It is no regular file, or may not be read.
+    """
+    try:
+        fd = os.open(path, flags | _FLAGS | (0 if follow else os.O_NOFOLLOW), 0o600)
+    except OSError as err:
+        if err.errno in _ABSENT:
+            raise FileNotFoundError(err.errno, err.strerror, path) from err
+        if err.errno in _OUR_OWN or (flags & os.O_CREAT and err.errno not in _NO_FILE):
+            raise  # it says nothing about the file
+        what = "is a symbolic link" if err.errno == errno.ELOOP else f"cannot be opened: {err.strerror}"
+        raise DamagedFile(path, what) from err
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise DamagedFile(path, "is no regular file")
+    return fd
+
+
+def read_bytes(path: str, limit: int = MAX_RECORD_BYTES, *, follow: bool = False) -> bytes:
+    """Return the whole file.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        DamagedFile: It is no regular file, has more bytes than the limit, or cannot be read.
+    """
+    fd = open_regular(path, follow=follow)
+    try:
+        if os.fstat(fd).st_size > limit:
+            raise DamagedFile(path, f"has more than {limit} bytes")
+        return _read(fd, path, limit)
+    finally:
+        os.close(fd)
+
+
+def read_part(path: str, offset: int, size: int) -> bytes:
+    """Return that part of a log, or less when there is less; links are followed: people move logs.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        DamagedFile: It is no regular file, or cannot be read.
+    """
+    fd = open_regular(path, follow=True)
+    try:
+        size = min(size, os.fstat(fd).st_size - offset)  # a damaged size must not take all memory
+        return os.pread(fd, size, offset) if size > 0 else b""
+    except OSError as err:
+        raise DamagedFile(path, f"cannot be read: {err.strerror}") from err
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, path: str, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    left = limit + 1
+    try:
+        while left > 0:
+            piece = os.read(fd, min(left, 1 << 20))
+            if not piece:
+                return b"".join(pieces)
+            pieces.append(piece)
+            left -= len(piece)
+    except OSError as err:
+        raise DamagedFile(path, f"cannot be read: {err.strerror}") from err
+    raise DamagedFile(path, f"has more than {limit} bytes")
+
+
+def parse_object(data: bytes, path: str) -> dict[str, object]:
+    """Return the JSON object.
+
+    Raises:
+        DamagedFile: It is none.
+    """
+    try:
+        value = cast("object", json.loads(data))
+    except (ValueError, RecursionError, MemoryError) as err:
+        raise DamagedFile(path, f"is not JSON: {str(err) or type(err).__name__}") from err
+    if not isinstance(value, dict):
+        raise DamagedFile(path, "is no JSON object")
+    return cast("dict[str, object]", value)
+
+
+def read_object(path: str) -> dict[str, object] | None:
+    """Return the JSON object in the file, or None when there is no such file.
+
+    Raises:
+        DamagedFile: The file is there, and holds none.
+    """
+    try:
+        data = read_bytes(path)
+    except FileNotFoundError:
+        return None
+    return parse_object(data, path)
+
+
+def read_error_file(path: str) -> str:
+    """Return what a program wrote about its own failure, if it is JSON of a sane size; links are followed."""
+    try:
+        text = read_bytes(path, MAX_ERROR_FILE_BYTES, follow=True)
+        json.loads(text)
+    except (OSError, DamagedFile, ValueError, RecursionError, MemoryError):
+        return ""
+    return text.decode("utf-8", "replace")
