@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from torchx_core.schedulers.docker.client import Json
-from torchx_core.schedulers.secrets import MASK, looks_secret, mask_env
+from torchx_core.schedulers.secrets import mask_env
 from torchx_core.specs import AppDef, CfgVal
 
 __all__ = ["asked_for"]
@@ -29,8 +29,9 @@ def asked_for(app: AppDef, cfg: Mapping[str, CfgVal], salt: str) -> Json:
 
 
 def _hidden(env: Mapping[str, str], path: str, salt: str, secrets: dict[str, str]) -> dict[str, str]:
+    shown = mask_env(env)
     for name, value in env.items():
-        if looks_secret(name) and value != MASK:
+        if shown[name] != value:
             digest = hashlib.sha256(f"{salt}{value}".encode("utf-8", "surrogatepass"))
             secrets[f"{path}.{name}"] = digest.hexdigest()
-    return mask_env(env)
+    return shown

@@ -16,7 +16,7 @@ from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.client import Container, Engine, Inspection, Refused, each_at_once
 from torchx_core.schedulers.docker.decide import Decision, End, Finish, Halt, Launch, Order, decide
-from torchx_core.schedulers.docker.labels import INDEX, KIND, of_app
+from torchx_core.schedulers.docker.labels import INDEX, of_app
 from torchx_core.schedulers.docker.notes import Notes, last_result, read_notes
 from torchx_core.schedulers.docker.records import Records, Restart, Stop
 from torchx_core.schedulers.docker.shim import DATA, STATE
@@ -26,6 +26,7 @@ from torchx_core.schedulers.docker.view import (
     ReplicaView,
     dump_final,
     is_up,
+    replicas_among,
     unexplained,
     view_of,
     why,
@@ -71,8 +72,7 @@ def look(engine: Engine, records: Records) -> AppView:
 
 def containers_of(engine: Engine, key: str) -> list[Container]:
     """Return the app's containers, by index."""
-    found = [c for c in engine.containers(of_app(key)) if c.labels.get(KIND) == "replica"]
-    return sorted(found, key=lambda c: int(c.labels[INDEX]))
+    return replicas_among(engine.containers(of_app(key)))
 
 
 def settle(engine: Engine, view: AppView, outcome: str, msg: str) -> None:
@@ -128,9 +128,12 @@ def carry_out(engine: Engine, view: AppView, decision: Decision) -> None:
 
 
 def end(engine: Engine, view: AppView, stop: Stop) -> Stop:
-    """Write down that the app is to end and stop it; return the wish that counts, which is the first one."""
-    stored = store.load_stop(store.write(engine, view.app, store.STOP, store.dump_stop(stop)))
-    halt(engine, view.in_phase(Phase.UP, Phase.AGAIN), stored.grace_s)
+    """Write down that the app is to end and stop it; return the wish that counts, which is the first one.
+
+    A later one may be in more of a hurry: of several stops the engine obeys the one whose time is over first.
+    """
+    stored = store.write_stop(engine, view.app, stop)
+    halt(engine, view.in_phase(Phase.UP, Phase.AGAIN), min(stored.grace_s, stop.grace_s))
     return stored
 
 

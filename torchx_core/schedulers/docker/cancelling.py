@@ -28,10 +28,12 @@ def ask_to_end(
         return CancelOutcome.NOT_OWNER
     if view.over:
         return CancelOutcome.ALREADY_TERMINAL
+    first = view.records.stop
+    default_s = view.app.grace_s if first is None else first.grace_s
     stop = Stop(
         outcome=AppState.CANCELLED.name,
         msg=reason or "cancelled",
-        grace_s=view.app.grace_s if grace_s is None else grace_s,
+        grace_s=default_s if grace_s is None else grace_s,
         time=time.time(),
     )
     end(engine, view, stop)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from typing import TypeVar, cast
 
 from torchx_core.errors import SchedulerError
@@ -43,7 +45,9 @@ _AT_ONCE = 16
 _HANDED_OVER_S = {"unix": 0.25}
 _HANDED_OVER_FAR_S = 2.0
 """How long to wait for the answer to a request that the engine goes on with when we leave."""
-_NOT_FOUND, _NOT_MODIFIED, _CONFLICT = 404, 304, 409
+_NOT_FOUND, _NOT_MODIFIED, _CONFLICT, _SERVER_ERROR = 404, 304, 409, 500
+_ENDING_S, _PAUSE_S = 5.0, 0.1
+"""How long a container's files may be out of reach, and how often to try."""
 
 
 class Refused(SchedulerError):
@@ -62,7 +66,8 @@ class Refused(SchedulerError):
     @property
     def conflict(self) -> bool:
         """Whether the name is taken, or the thing is in a state that does not allow it."""
-        return self.status == _CONFLICT
+        # Podman 4.3.1 has an error of the server's for a container's name that is taken.
+        return self.status == _CONFLICT or "is already in use by" in str(self)
 
 
 class Engine:
@@ -85,10 +90,25 @@ class Engine:
         """Return the labels of the volume of that name: ours, or those of the one that was there before.
 
         Source: ``POST /volumes/create`` answers with the volume that exists when the name is taken; 16 at
-        once have one winner, and labels of 6 MB come back whole (seen on engine 20.10.24).
+        once have one winner, and labels of 6 MB come back whole (seen on engine 20.10.24). After a restart of
+        the engine it leaves the labels out, as long as no container mounts the volume; a look has them (seen
+        there too; newer sources still say that the answer may be inconsistent).
         """
-        with self.asked(f"cannot write record {name}"):
-            return labels_of(self.api.create_volume(name, labels=labels))
+        stored: Mapping[str, str] | None = None
+        while stored is None:  # somebody removed it between the answer and the look
+            with self.asked(f"cannot write record {name}"):
+                stored = labels_of(self.api.create_volume(name, labels=labels)) or self.volume_labels(name)
+        return stored
+
+    def volume_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of the volume, or None when there is none of that name."""
+        try:
+            with self.asked(f"cannot read record {name}"):
+                return labels_of(self.api.inspect_volume(name))
+        except Refused as err:
+            if not err.not_found:
+                raise
+        return None
 
     def remove_volume(self, name: str) -> None:
         """Remove the volume."""
@@ -184,14 +204,36 @@ class Engine:
 
     def put(self, container: str, path: str, tar: bytes) -> None:
         """Unpack the archive below the path, whatever state the container is in."""
-        with self.asked(f"cannot write to {path} of container {container}"):
-            self.api.put_archive(container, path, tar)
+        failure = f"cannot write to {path} of container {container}"
+        self._patiently(failure, lambda: self.api.put_archive(container, path, tar))
 
     def get(self, container: str, path: str) -> bytes:
         """Return the path as an archive, whatever state the container is in."""
-        with self.asked(f"cannot read {path} of container {container}"):
+        failure = f"cannot read {path} of container {container}"
+
+        def read() -> bytes:
             chunks, _ = self.api.get_archive(container, path)
-            return b"".join(chunks)
+            data = b"".join(chunks)
+            if not data:
+                raise Refused(f"{failure}: nothing came", status=_SERVER_ERROR)
+            return data
+
+        return self._patiently(failure, read)
+
+    def _patiently(self, failure: str, act: Callable[[], T]) -> T:
+        """Try for a moment: Podman cannot get at the files of a container that is about to end.
+
+        Source: an answer of no bytes, or an error that names ``/proc`` (seen on 4.3.1 and 5.4.2).
+        """
+        until = time.monotonic() + _ENDING_S
+        while True:
+            try:
+                with self.asked(failure):
+                    return act()
+            except Refused as err:
+                if err.status < _SERVER_ERROR or time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE_S)  # noqa: TID251  # it ends within moments, and nothing tells
 
     def has_image(self, image: str) -> bool:
         """Return whether the engine has the image."""
@@ -220,8 +262,9 @@ class Engine:
             failure: What could not be done, the start of the message.
             gone_is_fine: It is no error when what was asked about does not exist.
         """
-        from docker.errors import APIError
+        from docker.errors import APIError, StreamParseError
         from requests.exceptions import RequestException
+        from urllib3.exceptions import HTTPError
 
         from torchx_core.schedulers.docker.sdk import unreachable
 
@@ -231,7 +274,8 @@ class Engine:
             status = int(err.status_code or 0)
             if not (gone_is_fine and status == _NOT_FOUND):
                 raise Refused(f"{failure}: {err.explanation}", status=status) from err
-        except (OSError, RequestException) as err:
+        except (OSError, RequestException, HTTPError, HTTPException, StreamParseError) as err:
+            # The last three: a stream of progress that ends in its middle, which the SDK reads past requests.
             raise unreachable(self.endpoint, err) from err
 
 

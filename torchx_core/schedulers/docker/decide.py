@@ -11,15 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias, cast
 
+from torchx_core.schedulers.docker.content import UNDONE
 from torchx_core.schedulers.docker.notes import Over
 from torchx_core.schedulers.docker.records import Restart, Stop
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView, why
 from torchx_core.specs import AppState
 
-__all__ = ["UNDONE", "Decision", "End", "Finish", "Halt", "Launch", "Order", "decide"]
+__all__ = ["Decision", "End", "Finish", "Halt", "Launch", "Order", "decide"]
 
-UNDONE = "UNDONE"
-"""Outcome of a submit that is being taken back."""
 _PATIENCE_S = 5.0
 """How long after its grace period a replica that was told to end is killed; the engine may have forgotten."""
 _START_PATIENCE_S = 15.0

@@ -166,7 +166,7 @@ def _known_contexts(folder: Path) -> list[str]:
 def _read_json(path: Path) -> dict[str, object]:
     """Return the file's object; an absent file holds nothing."""
     try:
-        loaded: object = json.loads(path.read_text())
+        loaded: object = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as err:

@@ -12,6 +12,9 @@ __all__ = ["STDERR", "STDOUT", "BadFrame", "Frames", "Record"]
 STDOUT, STDERR, SYSTEM = 1, 2, 3
 _HEADER = Struct(">B3xI")
 _MAX_FRAME = 1 << 26
+_WHOLE = len("2026-11-21T14:36:18")
+_LEAST = _WHOLE + len("Z")
+_POINT = ord(".")
 
 
 class BadFrame(OSError):
@@ -56,16 +59,27 @@ class Frames:
         at, size = 0, len(data)
         while size - at >= _HEADER.size:
             stream, length = unpack(data, at)
-            text = at + _HEADER.size + STAMP_SIZE
-            end = at + _HEADER.size + length
-            if not STDOUT <= stream <= STDERR or not STAMP_SIZE < length < _MAX_FRAME:
-                raise BadFrame(_complaint(stream, data[at + _HEADER.size : end]))
+            start = at + _HEADER.size
+            text = start + STAMP_SIZE
+            end = start + length
+            if not STDOUT <= stream <= STDERR or not _LEAST < length < _MAX_FRAME:
+                raise BadFrame(_complaint(stream, data[start:end]))
             if end > size:
                 break
-            append(Record(stream, data[text - STAMP_SIZE : text], data[text + 1 : end]))
+            if length > STAMP_SIZE and data[start + _WHOLE] == _POINT:
+                append(Record(stream, data[start:text], data[text + 1 : end]))
+            else:
+                append(_of_whole_seconds(stream, data[start:end]))
             at = end
         self._rest = data[at:]
         return records
+
+
+def _of_whole_seconds(stream: int, data: bytes) -> Record:
+    """Read a record of Podman's, whose stamps have no fraction (seen on 4.3.1 and 5.4.2)."""
+    if data[_WHOLE : _WHOLE + 2] != b"Z ":
+        raise BadFrame(_complaint(stream, data))
+    return Record(stream, data[:_WHOLE] + b".000000000Z", data[_WHOLE + 2 :])
 
 
 def _complaint(stream: int, data: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
@@ -17,6 +18,8 @@ logger: Final = logging.getLogger(__name__)
 _MB = 1024 * 1024
 _LEAST_MB = 6
 """What the engine demands (since 20.10; before, 4)."""
+_SHM_MB = 1024
+"""Of a replica without a memory limit: data loaders of PyTorch need more than the engine's 64 MB."""
 _NAMED_DEVICES = {
     "vpc.amazonaws.com/efa": "/dev/infiniband/uverbs",
     "aws.amazon.com/neurondevice": "/dev/neuron",
@@ -69,14 +72,12 @@ def check_hardware(app: AppDef) -> None:
 def limits(role: Role, cfg: Mapping[str, CfgVal], dealer: GpuDealer) -> dict[str, object]:
     """Return the limits of one replica, as parts of a ``HostConfig``."""
     resource = role.resource
-    shm_mb = count(cfg, "shm_mb") or max(0, resource.memMB)
-    given: dict[str, object] = {"DeviceRequests": dealer.request(role)}
+    shm_mb = count(cfg, "shm_mb") or (resource.memMB if resource.memMB > 0 else _SHM_MB)
+    given: dict[str, object] = {"DeviceRequests": dealer.request(role), "ShmSize": shm_mb * _MB}
     if resource.cpu > 0:
         given["NanoCpus"] = resource.cpu * 1_000_000_000
     if resource.memMB > 0:
         given["Memory"] = resource.memMB * _MB
-    if shm_mb:
-        given["ShmSize"] = shm_mb * _MB  # data loaders of PyTorch need more than the engine's 64 MB
     return given
 
 
@@ -85,13 +86,17 @@ def mounts(role: Role) -> list[dict[str, object]]:
     return [
         {
             "Type": "bind" if isinstance(mount, BindMount) else "volume",
-            "Source": mount.src_path if isinstance(mount, BindMount) else mount.src,
+            "Source": _on_host(mount) if isinstance(mount, BindMount) else mount.src,
             "Target": mount.dst_path,
             "ReadOnly": mount.read_only,
         }
         for mount in role.mounts
         if isinstance(mount, BindMount | VolumeMount)
     ]
+
+
+def _on_host(mount: BindMount) -> str:
+    return os.path.expanduser(mount.src_path)  # noqa: PTH111  # Path's raises for an unknown user
 
 
 def devices(role: Role) -> list[dict[str, object]]:
@@ -107,17 +112,23 @@ def devices(role: Role) -> list[dict[str, object]]:
     ]
 
 
-def ports(role: Role, *, publishes: bool) -> tuple[dict[str, object], dict[str, object]]:
+def ports(role: Role, host_ip: str, *, publishes: bool) -> tuple[dict[str, object], dict[str, object]]:
     """Return the ports that the role's replicas open, and where the engine's host publishes them.
 
     Only one process can have a port of the host: where a role has several replicas the engine chooses free
     ones (``docker port`` tells which).
+
+    Args:
+        role: The role.
+        host_ip: The address of the engine's host on which they are published.
+        publishes: Whether they are.
     """
     opened = [f"{port}/tcp" for port in sorted(role.port_map.values())]
     if not publishes:
         return {port: {} for port in opened}, {}
     alone = role.num_replicas == 1
-    published = {port: [{"HostPort": port.partition("/")[0] if alone else ""}] for port in opened}
+    numbers = {port: port.partition("/")[0] if alone else "" for port in opened}
+    published = {port: [{"HostIp": host_ip, "HostPort": number}] for port, number in numbers.items()}
     return {port: {} for port in opened}, dict(published)
 
 

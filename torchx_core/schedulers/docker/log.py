@@ -191,7 +191,7 @@ class ReplicaLog:
                 break
             else:
                 lines.begin(number, record, runs)
-            if size <= 0:
+            if size <= 0 and runs:  # with no line complete yet, nobody would know that there is more
                 break
         if at:
             self._since = self._queue[at - 1].stamp

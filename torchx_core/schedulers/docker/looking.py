@@ -20,11 +20,11 @@ from torchx_core.schedulers.docker.attend import archive
 from torchx_core.schedulers.docker.client import Refused
 from torchx_core.schedulers.docker.exchange import Answer, Request
 from torchx_core.schedulers.docker.inquiry import Questions
-from torchx_core.schedulers.docker.labels import INDEX, KIND, of_app
+from torchx_core.schedulers.docker.labels import INDEX, of_app
 from torchx_core.schedulers.docker.notes import Notes, read_notes
 from torchx_core.schedulers.docker.records import AppRecord
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE
-from torchx_core.schedulers.docker.view import AppView, is_up, unexplained, view_of
+from torchx_core.schedulers.docker.view import AppView, is_up, replicas_among, unexplained, view_of
 
 __all__ = ["encoded", "lease_renewal", "look", "reports"]
 
@@ -51,9 +51,7 @@ def look(app: AppRecord, known: Notes | None = None) -> Questions[AppView | None
     if records.final is not None:
         return view_of(records, (), Notes(), {})
     found = [container_of(row) for row in cast("list[Json]", _said(containers, "list containers").json)]
-    replicas = sorted(
-        (c for c in found if c.labels.get(KIND) == "replica"), key=lambda c: int(c.labels[INDEX])
-    )
+    replicas = replicas_among(found)
     up = any(map(is_up, replicas))
     if known is not None and up and records.stop is not None:
         return view_of(records, replicas, known, {})
@@ -75,8 +73,15 @@ def _files_of(containers: Iterable[str], path: str) -> Questions[bytes]:
     for container in containers:
         (answer,) = yield [Request(f"/containers/{container}/archive?{urlencode({'path': path})}")]
         if answer.status != _NOT_FOUND:
-            return _said(answer, f"read {path}").body
+            return _some(_said(answer, f"read {path}").body, path)
     return archive({})
+
+
+def _some(body: bytes, path: str) -> bytes:
+    """Return an answer that is not empty, as an archive never is: Podman sends one while a container ends."""
+    if not body:
+        raise OSError(f"cannot read {path}: the engine sent nothing")
+    return body
 
 
 def lease_renewal(container: str, text: str) -> Questions[bool]:

@@ -6,9 +6,10 @@ import hashlib
 import json
 import re
 
-__all__ = ["alias", "app_key", "app_name", "record_name", "replica_name"]
+__all__ = ["alias", "app_key", "app_name", "is_record_name", "record_name", "replica_name"]
 
 _FORBIDDEN = re.compile(r"[^a-z0-9-]+")
+_RECORD = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}\.[0-9a-f]{12}\.[a-z]+[0-9.-]*")
 _APP_CHARS, _ROLE_CHARS = 24, 16  # a host name has room for 63 characters
 
 
@@ -38,12 +39,22 @@ def alias(role: str, replica: int) -> str:
     return f"{_slug(role, 63 - len(str(replica)))}-{replica}"
 
 
-def record_name(app: str, nonce: str, kind: str) -> str:
-    """Return the name of one of the app's records.
+def record_name(app: str, nonce: str, kind: str, number: int = 1) -> str:
+    """Return the name of one of the app's records, the first or a later one for it.
 
     The nonce is the one of this submit: what an app that was deleted left behind is no record of the next.
     """
-    return f"{app}.{nonce}.{kind}"
+    return f"{app}.{nonce}.{kind}{f'-{number}' if number > 1 else ''}"
+
+
+def is_record_name(name: str) -> bool:
+    """Return whether only a record can have that name.
+
+    Example:
+        >>> is_record_name("train-54b078eb6902.0123456789ab.owner.3"), is_record_name("train-54b078eb6902")
+        (True, False)
+    """
+    return _RECORD.fullmatch(name) is not None
 
 
 def _slug(text: str, size: int) -> str:

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-__all__ = ["Attempt", "Notes", "Over", "last_result", "read_notes"]
+from torchx_core.supervisor.reading import MAX_ERROR_FILE_BYTES
 
-_MAX_ERROR_FILE = 1 << 18
-"""Bytes; every status carries the file."""
+__all__ = ["Attempt", "Notes", "Over", "last_result", "read_notes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,11 @@ def _over(text: str) -> Over | None:
 
 
 def _error(data: bytes) -> str:
-    return data.decode("utf-8", "replace") if len(data) <= _MAX_ERROR_FILE and _json(data) is not None else ""
+    return (
+        data.decode("utf-8", "replace")
+        if len(data) <= MAX_ERROR_FILE_BYTES and _json(data) is not None
+        else ""
+    )
 
 
 def _json(data: bytes) -> object:

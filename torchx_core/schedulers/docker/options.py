@@ -5,10 +5,11 @@ from __future__ import annotations
 from torchx_core.schedulers.option_values import add_ending_options
 from torchx_core.specs import runopts
 
-__all__ = ["NETWORKS", "PULLS", "SHIMS", "docker_run_opts"]
+__all__ = ["LOG_DRIVERS", "NETWORKS", "PULLS", "SHIMS", "docker_run_opts"]
 
 PULLS = ("missing", "always", "never")
 SHIMS = ("sh", "none")
+LOG_DRIVERS = ("local", "json-file", "k8s-file")
 NETWORKS = ("app", "bridge", "host", "none")
 
 
@@ -34,18 +35,36 @@ def docker_run_opts() -> runopts:
         help="app (its own, if it has several replicas), bridge, host, none, or a network's name",
     )
     opts.add(
+        "host_ip",
+        type_=str,
+        default="127.0.0.1",
+        help="address of the engine's host on which port_map is published; 0.0.0.0 for all",
+    )
+    opts.add(
         "shim",
         type_=str,
         default="sh",
         help="sh: a script in the container keeps deadline, lease and attempts; none: for images without sh",
     )
+    opts.add(
+        "init",
+        type_=bool,
+        default=True,
+        help="the engine's init program is process 1; else the shim is, or with shim=none the program",
+    )
     add_ending_options(opts, grace_note="; Docker counts whole ones")
+    opts.add(
+        "log_driver",
+        type_=str,
+        default="local",
+        help="local keeps bytes as they are; json-file and k8s-file (Podman) replace what is not UTF-8",
+    )
     opts.add(
         "log_max_mb",
         type_=int,
         help="keep only about so much of each replica's output on the engine; default: all",
     )
-    opts.add("shm_mb", type_=int, help="size of /dev/shm in MB; default: the role's memMB, or 64")
+    opts.add("shm_mb", type_=int, help="size of /dev/shm in MB; default: the role's memMB, or 1024")
     opts.add(
         "gpu_ids",
         type_=list[str],

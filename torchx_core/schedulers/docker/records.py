@@ -17,20 +17,41 @@ Only the app's own volume is in use by containers, so ``docker volume prune`` of
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import count
 from typing import cast
 
-from torchx_core.errors import CorruptRecordError, NewerRecordError
-from torchx_core.schedulers.docker.client import Engine, Json, Volume
+from torchx_core.errors import CorruptRecordError, InvalidAppError
+from torchx_core.schedulers.docker import content as said_in
+from torchx_core.schedulers.docker.client import Engine, Json, Refused, Volume
+from torchx_core.schedulers.docker.content import (
+    BEGUN,
+    FINAL,
+    OWNER,
+    RESTART,
+    SPEC,
+    STOP,
+    Planned,
+    Stop,
+    dumped,
+    naming_damage,
+    parsed,
+)
 from torchx_core.schedulers.docker.labels import APP, CONTENT, KIND, SESSION, common, of_app
 from torchx_core.schedulers.docker.names import app_key, app_name, record_name
 from torchx_core.specs import AppDef
+from torchx_core.supervisor.shape import Misshapen
 
 __all__ = [
+    "BEGUN",
+    "FINAL",
+    "OWNER",
+    "RESTART",
+    "SPEC",
+    "STOP",
     "AppRecord",
     "Planned",
     "Records",
@@ -44,25 +65,8 @@ __all__ = [
     "new_nonce",
     "read",
     "write",
+    "write_stop",
 ]
-
-VERSION = 1
-SPEC, BEGUN, STOP, RESTART, OWNER, FINAL = "spec", "begun", "stop", "restart", "owner", "final"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """One replica, as it was submitted."""
-
-    index: int
-    """Number in the whole app."""
-    role: str
-    replica: int
-    container: str
-    policy: str
-    max_retries: int
-    by_engine: bool
-    """The engine starts it again after a failure; otherwise whoever follows does."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +114,21 @@ class AppRecord:
 
     @cached_property
     def app(self) -> AppDef:
-        """The app as it was submitted, secrets masked."""
-        return AppDef.from_dict(cast("Json", self.asked["app"]))
+        """The app as it was submitted, secrets masked.
+
+        Raises:
+            CorruptRecordError: It is none.
+        """
+        with naming_damage(self.name, common(self.session, self.app_id, SPEC)):
+            try:
+                return AppDef.from_dict(cast("Json", self.asked["app"]))
+            except InvalidAppError as err:
+                raise Misshapen(f"its app cannot be read: {err}") from err
 
     @cached_property
     def replicas(self) -> tuple[Planned, ...]:
         """Every replica, in the order of roles."""
-        rows = cast("list[dict[str, object]]", self.content["replicas"])
-        return tuple(Planned(**row) for row in rows)  # type: ignore[arg-type]  # our own record
+        return said_in.replicas(self.content)
 
     @property
     def grace_s(self) -> float:
@@ -128,20 +139,6 @@ class AppRecord:
     def has_shim(self) -> bool:
         """Whether the replicas keep journals."""
         return self.cfg["shim"] != "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """The app is to end."""
-
-    outcome: str
-    """FAILED or CANCELLED; UNDONE for a submit that is being taken back."""
-    msg: str
-    grace_s: float
-    time: float
-    """When it was asked for, in seconds since the epoch."""
-    cause: int | None = None
-    """Index of the replica whose end is why; None when it ends for another reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,16 +167,51 @@ class Records:
 
 
 def write(engine: Engine, app: AppRecord, kind: str, content: Json) -> Json:
-    """Write the record unless it is there, and return what it says: ours, or what somebody wrote before."""
-    name = record_name(app.name, app.nonce, kind)
-    stored = engine.create_volume(name, _labels(app.session, app.app_id, kind, content))
-    return _content(name, stored)
+    """Write the record unless it is there, and return what it says: ours, or what somebody wrote before.
+
+    An engine that dies while it makes a volume leaves one without labels. Nobody was told of that, so the
+    record is written beside it, under the next name, where again the first writer wins. To remove the volume
+    would not do: it may have become somebody's record since we looked.
+    """
+    labels = _labels(app.session, app.app_id, kind, content)
+    for number in count(1):
+        name = record_name(app.name, app.nonce, kind, number)
+        stored = engine.create_volume(name, labels)
+        if stored:
+            return parsed(name, stored)
+    raise AssertionError  # pragma: no cover  # there is always a next number
+
+
+def write_stop(engine: Engine, app: AppRecord, stop: Stop) -> Stop:
+    """Write the wish that the app ends unless there is one, and return the one that counts.
+
+    Raises:
+        CorruptRecordError: There is one, and it cannot be read.
+    """
+    stored = write(engine, app, STOP, dump_stop(stop))
+    with naming_damage(record_name(app.name, app.nonce, STOP), common(app.session, app.app_id, STOP)):
+        return said_in.stop(stored)
 
 
 def create(engine: Engine, session: str, app_id: str, content: Json) -> AppRecord:
-    """Write the app's own record unless there is one, and return the one that is there."""
+    """Write the app's own record unless there is one, and return the one that is there.
+
+    What is left of an engine that died while it made the volume is removed. Should that be the record which
+    another submitter has just put in its place, the app is that of the next record, to both of them; once
+    there is a container, the engine refuses.
+
+    Raises:
+        CorruptRecordError: The volume is not this library's.
+    """
     name = app_name(session, app_id)
-    stored = engine.create_volume(name, _labels(session, app_id, SPEC, content))
+    while not (stored := engine.create_volume(name, _labels(session, app_id, SPEC, content))):
+        try:
+            engine.remove_volume(name)
+        except Refused as err:
+            if err.conflict:
+                problem = "has no labels, and containers hold it; delete the app to remove them"
+                raise CorruptRecordError(f"volume {name}", problem) from err
+            raise
     return _app_record(name, stored)
 
 
@@ -220,17 +252,6 @@ def dump_stop(stop: Stop) -> Json:
     return asdict(stop)
 
 
-def load_stop(content: Json) -> Stop:
-    """Read what `dump_stop` gives."""
-    return Stop(
-        outcome=str(content["outcome"]),
-        msg=str(content["msg"]),
-        grace_s=cast("float", content["grace_s"]),
-        time=cast("float", content["time"]),
-        cause=cast("int | None", content.get("cause")),
-    )
-
-
 def dump_restart(restart: Restart) -> Json:
     """Return the content of the record."""
     targets = {str(i): n for i, n in restart.targets.items()}
@@ -238,8 +259,12 @@ def dump_restart(restart: Restart) -> Json:
 
 
 def _of(app: AppRecord, volumes: Iterable[Volume]) -> Records:
-    mine = {v.labels[KIND]: v for v in volumes if v.name.startswith(f"{app.name}.{app.nonce}.")}
-    said = {kind: _content(volume.name, volume.labels) for kind, volume in mine.items()}
+    mine = {v.labels.get(KIND, ""): v for v in volumes if v.name.startswith(f"{app.name}.{app.nonce}.")}
+    said: dict[str, Json] = {}
+    for kind, volume in mine.items():
+        said[kind] = parsed(volume.name, volume.labels)
+        with naming_damage(volume.name, volume.labels):
+            said_in.check(kind.partition(".")[0], said[kind], app.content)
     owners = _numbered(said, OWNER)
     final = said.get(FINAL)
     begun = said.get(BEGUN) or (final and cast("Json | None", final["begun"]))
@@ -247,7 +272,7 @@ def _of(app: AppRecord, volumes: Iterable[Volume]) -> Records:
     return Records(
         app=app,
         begun_at=cast("float", begun["time"]) if begun else None,
-        stop=load_stop(stop) if stop else None,
+        stop=said_in.stop(stop) if stop else None,
         restarts=tuple(_restart(n, content) for n, content in _numbered(said, RESTART)),
         owner=str(owners[-1][1]["token"]) if owners else None,
         owner_number=owners[-1][0] if owners else 0,
@@ -258,7 +283,11 @@ def _of(app: AppRecord, volumes: Iterable[Volume]) -> Records:
 def _numbered(said: Mapping[str, Json], kind: str) -> list[tuple[int, Json]]:
     rows = [(name.partition("."), content) for name, content in said.items()]
     return sorted(
-        ((int(number), content) for (first, _, number), content in rows if first == kind),
+        (
+            (int(number), content)
+            for (first, _, number), content in rows
+            if first == kind and number.isdecimal()
+        ),
         key=lambda row: row[0],
     )
 
@@ -274,26 +303,14 @@ def _restart(number: int, content: Json) -> Restart:
 
 
 def _app_record(name: str, labels: Mapping[str, str]) -> AppRecord:
-    content = _content(name, labels)
-    return AppRecord(labels[SESSION], labels[APP], content)
+    session, app_id = labels.get(SESSION, ""), labels.get(APP, "")
+    if not common(session, app_id, SPEC).items() <= labels.items() or name != app_name(session, app_id):
+        raise CorruptRecordError(f"volume {name}", "is not one of this library's")
+    content = parsed(name, labels)
+    with naming_damage(name, labels):
+        said_in.check(SPEC, content, content)
+    return AppRecord(session, app_id, content)
 
 
 def _labels(session: str, app_id: str, kind: str, content: Json) -> dict[str, str]:
-    text = json.dumps({"version": VERSION, **content}, separators=(",", ":"))
-    return {**common(session, app_id, kind), CONTENT: text}
-
-
-def _content(name: str, labels: Mapping[str, str]) -> Json:
-    try:
-        content: object = json.loads(labels[CONTENT])
-    except (KeyError, ValueError) as err:
-        raise CorruptRecordError(f"volume {name}", "is not one of this library's") from err
-    if not isinstance(content, dict):
-        raise CorruptRecordError(f"volume {name}", "not a JSON object")
-    record = cast("Json", content)
-    version = record.get("version")
-    if not isinstance(version, int):
-        raise CorruptRecordError(f"volume {name}", "has no version")
-    if version > VERSION:
-        raise NewerRecordError(f"volume {name}", version, VERSION)
-    return record
+    return {**common(session, app_id, kind), CONTENT: dumped(content)}

@@ -5,51 +5,80 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from torchx_core.errors import SchedulerError
+from torchx_core.errors import SchedulerError, StoredStateError
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.attend import containers_of
-from torchx_core.schedulers.docker.client import Engine, Refused, Volume, each_at_once
-from torchx_core.schedulers.docker.labels import KIND, of_app
-from torchx_core.schedulers.docker.records import AppRecord
+from torchx_core.schedulers.docker.client import Engine, Refused, each_at_once
+from torchx_core.schedulers.docker.labels import KIND, of_app, of_session
+from torchx_core.schedulers.docker.names import app_key, app_name, is_record_name
 
-__all__ = ["debris", "remove_everything"]
+__all__ = ["debris", "remove_everything", "remove_unlabelled"]
 
 _MOST_TRIES = 10
 _PAUSE_S = 0.1
 
 
-def remove_everything(engine: Engine, app: AppRecord) -> None:
+def remove_everything(engine: Engine, session: str, app_id: str) -> None:
     """Remove containers, network and records; the app's own record last, so that a crash leaves no orphan.
 
     Whoever submits the app meanwhile may add another container, which holds the volume: then begin again.
     """
     for _ in range(_MOST_TRIES):
         try:
-            return _remove(engine, app)
+            return _remove(engine, session, app_id)
         except Refused as err:
             if not err.conflict:
                 raise
             time.sleep(_PAUSE_S)  # noqa: TID251  # the other one is at work, and nothing tells
-    return _remove(engine, app)
+    return _remove(engine, session, app_id)
 
 
-def _remove(engine: Engine, app: AppRecord) -> None:
-    _check(each_at_once(lambda c: engine.remove_container(c.id), containers_of(engine, app.key)))
-    engine.remove_network(app.name)
-    names = {v.name for v in engine.volumes(of_app(app.key))} - {app.name}
-    _check(each_at_once(engine.remove_volume, sorted(names)))
-    engine.remove_volume(app.name)
+def remove_unlabelled(engine: Engine, session: str, app_id: str, *, force: bool) -> None:
+    """Remove what there is of an app whose own volume has no labels, so that no look finds the app.
+
+    Args:
+        engine: Where it is.
+        session: The app's session.
+        app_id: The app.
+        force: Also if it has labels, which are not an app's.
+    """
+    labels = engine.volume_labels(app_name(session, app_id))
+    if labels == {} or (force and labels is not None):
+        remove_everything(engine, session, app_id)
 
 
-def debris(volumes: Iterable[Volume]) -> list[Volume]:
-    """Return the records whose app is gone: somebody wrote them while it was deleted."""
-    left: list[Volume] = []
-    for rows in store.by_app(volumes).values():
+def _remove(engine: Engine, session: str, app_id: str) -> None:
+    name, key = app_name(session, app_id), app_key(session, app_id)
+    _check(each_at_once(lambda c: engine.remove_container(c.id), engine.containers(of_app(key))))
+    engine.remove_network(name)
+    named = engine.volumes({"name": [name]})  # not by label: some may have none
+    records = sorted(v.name for v in named if v.name.startswith(f"{name}."))
+    _check(each_at_once(engine.remove_volume, records))
+    engine.remove_volume(name)
+
+
+def debris(engine: Engine, session: str) -> list[str]:
+    """Return the session's records whose app is gone, and those of any session that say nothing.
+
+    Somebody wrote them while the app was deleted, or the engine died while it made them.
+    """
+    left: list[str] = []
+    for rows in store.by_app(engine.volumes(of_session(session))).values():
         own = [v for v in rows if v.labels.get(KIND) == store.SPEC]
-        records = store.decode(own)
+        try:
+            records = store.decode(own)
+        except StoredStateError:
+            continue  # the app is there, though nobody can tell which of them are its records
         alive = f"{records.app.name}.{records.app.nonce}." if records else "\0"
-        left += [v for v in rows if v not in own and not v.name.startswith(alive)]
-    return left
+        left += [v.name for v in rows if v not in own and not v.name.startswith(alive)]
+    return left + _unlabelled(engine)
+
+
+def _unlabelled(engine: Engine) -> list[str]:
+    """Return the records without labels that are beside no record of an app's own."""
+    names = [v.name for v in engine.volumes({}) if not v.labels and is_record_name(v.name)]
+    apps = {name.partition(".")[0] for name in names}
+    gone = {app for app in apps if engine.volume_labels(app) is None}
+    return [name for name in names if name.partition(".")[0] in gone]
 
 
 def _check(answers: Iterable[object]) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from ipaddress import ip_address
 from math import ceil
 from typing import cast
 
@@ -15,11 +16,11 @@ from torchx_core.schedulers.docker.client import Json
 from torchx_core.schedulers.docker.hardware import GpuDealer, devices, limits, mounts, ports
 from torchx_core.schedulers.docker.labels import of_replica
 from torchx_core.schedulers.docker.names import alias, app_key, app_name, replica_name
-from torchx_core.schedulers.docker.options import NETWORKS, PULLS, SHIMS
+from torchx_core.schedulers.docker.options import LOG_DRIVERS, NETWORKS, PULLS, SHIMS
 from torchx_core.schedulers.docker.records import Planned
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE, ShimSettings, command
 from torchx_core.schedulers.option_values import count, one_of, seconds
-from torchx_core.schedulers.secrets import MASK, looks_secret
+from torchx_core.schedulers.secrets import mask_value
 from torchx_core.specs import AppDef, CfgVal, RetryPolicy, Role, macros
 
 __all__ = ["ContainerSpec", "DockerRequest", "masked", "render"]
@@ -80,6 +81,7 @@ def render(app: AppDef, cfg: Mapping[str, CfgVal], *, app_id: str, session: str)
     """
     one_of(cfg, "pull", PULLS)
     one_of(cfg, "shim", SHIMS)
+    one_of(cfg, "log_driver", LOG_DRIVERS)
     planned = list(_plan(app, cfg, app_id, session))
     network = app_name(session, app_id) if _has_network(cfg, len(planned)) else None
     place = _Place(session, app_id, app, cfg, planned, network)
@@ -161,7 +163,7 @@ def _config(place: _Place, planned: Planned, dealer: GpuDealer) -> dict[str, obj
     )
     rendered = values.apply(role)
     argv = [rendered.entrypoint, *rendered.args]
-    exposed, bindings = ports(role, publishes=place.own_names)
+    exposed, bindings = ports(role, _host_ip(place.cfg), publishes=place.own_names)
     config: dict[str, object] = {
         "Image": role.image,
         "Cmd": argv if place.cfg["shim"] == "none" else command(_settings(place, planned), argv),
@@ -169,7 +171,7 @@ def _config(place: _Place, planned: Planned, dealer: GpuDealer) -> dict[str, obj
         "Labels": of_replica(place.session, place.app_id, planned.role, planned.replica, planned.index),
         "ExposedPorts": exposed,
         "HostConfig": {
-            "Init": True,
+            "Init": bool(place.cfg["init"]),
             "NetworkMode": place.network_mode,
             "Privileged": bool(place.cfg["privileged"]),
             "RestartPolicy": _restart_policy(planned),
@@ -199,6 +201,7 @@ def _settings(place: _Place, planned: Planned) -> ShimSettings:
         timeout_s=_whole(place.cfg, "timeout_s"),
         deadline=_whole(place.cfg, "deadline"),
         lease_s=_whole(place.cfg, "lease_s"),
+        has_init=bool(place.cfg["init"]),
     )
 
 
@@ -237,6 +240,18 @@ def _files(index: int) -> dict[str, str]:
     }
 
 
+def _host_ip(cfg: Mapping[str, CfgVal]) -> str:
+    address = str(cfg["host_ip"])
+    try:
+        return str(ip_address(address))
+    except ValueError as err:
+        raise InvalidRunConfigException(
+            f"host_ip must be an IP address of the engine's host, 0.0.0.0 for all of them: {address!r}",
+            "host_ip",
+            cfg,
+        ) from err
+
+
 def _restart_policy(planned: Planned) -> dict[str, object]:
     if not planned.by_engine:
         return {"Name": "no"}
@@ -244,16 +259,18 @@ def _restart_policy(planned: Planned) -> dict[str, object]:
 
 
 def _log_config(cfg: Mapping[str, CfgVal]) -> dict[str, object]:
-    """Return the log driver that keeps bytes as they are, whatever the engine's own default is.
+    """Return the log driver, by default the one that keeps bytes as they are, whatever the engine's is.
 
     Source: ``json-file`` replaces what is not UTF-8, and any character that lies on the border of 16 KiB;
     ``local`` does not (seen on engine 20.10.24, which takes no size for "unbounded").
     """
-    most_mb = count(cfg, "log_max_mb")
-    size = {"max-size": f"{_UNBOUNDED_MB}m", "max-file": "1"}
-    if most_mb:
-        size = {"max-size": f"{ceil(most_mb / 2)}m", "max-file": "2"}
-    return {"Type": "local", "Config": {**size, "compress": "false"}}
+    driver, most_mb = str(cfg["log_driver"]), count(cfg, "log_max_mb")
+    if driver == "k8s-file":  # Podman's: one file, begun anew when it is full
+        return {"Type": driver, "Config": {"max-size": f"{most_mb}m"} if most_mb else {}}
+    size = {"max-size": f"{ceil(most_mb / 2)}m", "max-file": "2"} if most_mb else {}
+    if driver == "local":
+        size = {"max-size": f"{_UNBOUNDED_MB}m", "max-file": "1", "compress": "false", **size}
+    return {"Type": driver, "Config": size}
 
 
 def _data_mount(place: _Place) -> dict[str, object]:
@@ -278,4 +295,4 @@ def masked(document: Json) -> dict[str, object]:
 
 def _masked_pair(pair: str) -> str:
     name, _, value = pair.partition("=")
-    return f"{name}={MASK if looks_secret(name) else value}"
+    return f"{name}={mask_value(name, value)}"

@@ -10,8 +10,7 @@ from typing import ClassVar, cast
 
 from torchx_core.errors import (
     AppNotTerminalError,
-    CorruptRecordError,
-    NewerRecordError,
+    StoredStateError,
     UnknownAppException,
 )
 from torchx_core.schedulers import (
@@ -38,7 +37,7 @@ from torchx_core.schedulers.docker.notes import Notes
 from torchx_core.schedulers.docker.options import docker_run_opts
 from torchx_core.schedulers.docker.ownership import set_owner
 from torchx_core.schedulers.docker.records import Records
-from torchx_core.schedulers.docker.removing import debris, remove_everything
+from torchx_core.schedulers.docker.removing import debris, remove_everything, remove_unlabelled
 from torchx_core.schedulers.docker.request import DockerRequest, masked, render
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.schedulers.docker.view import Phase, status, view_of
@@ -154,10 +153,10 @@ class DockerScheduler(Scheduler[DockerRequest]):
             if records is None:
                 return None  # deleted while somebody wrote a record of it
             state = self._state(records, [c for c in containers if c.labels.get(APP) == app_id])
-        except (CorruptRecordError, NewerRecordError):
-            return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN)
-        app = records.app
-        return ListAppResponse(app_id=app_id, state=state, name=app.app.name, submitted_at=app.submitted_at)
+            name = records.app.app.name
+        except StoredStateError as err:
+            return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN, error=str(err))
+        return ListAppResponse(app_id=app_id, state=state, name=name, submitted_at=records.app.submitted_at)
 
     def _state(self, records: Records, containers: builtins.list[Container]) -> AppState:
         view = view_of(records, containers, Notes(), {})
@@ -178,15 +177,23 @@ class DockerScheduler(Scheduler[DockerRequest]):
             self._connected(), self.session_name, app_id, grace_s=grace_s, reason=reason, if_owner=if_owner
         )
 
-    def delete(self, app_id: str) -> None:
-        """Remove the containers, the network and the records of a terminal app."""
-        view = attend(self._connected(), self.session_name, app_id)
+    def delete(self, app_id: str, *, force: bool = False) -> None:
+        """Remove what there is of an app that is terminal, or by force of one whose record is damaged."""
+        engine = self._connected()
+        try:
+            view = attend(engine, self.session_name, app_id)
+        except StoredStateError:
+            if not force:
+                raise
+            remove_everything(engine, self.session_name, app_id)
+            return
         if view is None:
+            remove_unlabelled(engine, self.session_name, app_id, force=force)
             return
         state = status(view).state
         if not is_terminal(state):
             raise AppNotTerminalError(self._handle(app_id), str(state), "delete")
-        remove_everything(self._connected(), view.app)
+        remove_everything(engine, self.session_name, app_id)
 
     def prune(
         self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
@@ -194,8 +201,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
         """Delete terminal apps as every scheduler does, and what nobody uses: workspaces, stray records."""
         engine = self._connected()
         doomed = super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
-        stray = debris(engine.volumes(of_session(self.session_name)))
-        each_at_once(lambda volume: engine.remove_volume(volume.name), stray)
+        each_at_once(engine.remove_volume, debris(engine, self.session_name))
         prune_workspaces(engine)
         return doomed
 

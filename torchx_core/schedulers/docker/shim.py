@@ -26,6 +26,10 @@ function of the script takes its place; the script's variables are not exported,
 environment has one of these very names, which start with ``tx_``; the shell's own remarks ("Killed") go
 nowhere; the watcher is nobody's child.
 
+**Without an init program** the script is process 1 itself (Podman's init passes signals to the script alone).
+Then it runs the program beside itself, passes SIGTERM on to everything in the container, and reaps orphans. A
+program that a shell runs so ignores SIGINT unless it says otherwise.
+
 Source: seen on engine 20.10.24 with docker-init 0.19.0 and the shells of busybox 1.35 and dash 0.5.12: a TERM
 to PID 1 from inside reaches tini although it is init, as root and as another user; kill -1 spares init.
 """
@@ -78,6 +82,8 @@ class ShimSettings:
     timeout_s: int | None = None
     deadline: int | None = None
     lease_s: int | None = None
+    has_init: bool = True
+    """Process 1 is an init that passes signals on; else the script is."""
 
     @property
     def tick_s(self) -> int | None:
@@ -116,6 +122,7 @@ def _header(s: ShimSettings) -> str:
         "timeout": s.timeout_s,
         "until": s.deadline,
         "lease": s.lease_s,
+        "init": 1 if s.has_init else None,
     }
     return " ".join(f"tx_{name}={'' if v is None else v}" for name, v in values.items()) + "\n"
 
@@ -183,7 +190,19 @@ printf '\036torchx:%s:%s\n' $tx_key $tx_n
 printf '\036torchx:%s:%s\n' $tx_key $tx_n >&3
 [ "$tx_tick" ] && ( tx_watch & ) </dev/null >/dev/null 3>&-
 tx_code=143
-[ $tx_told = 1 ] || { (exec 2>&3 3>&-; exec "$@"); tx_code=$?; }
+if [ $tx_told = 1 ]; then :
+elif [ "$tx_init" ]; then (exec 2>&3 3>&-; exec "$@"); tx_code=$?
+else
+  tx_pass() { tx_told=1 tx_rung=1; kill -TERM -1; }
+  trap tx_pass TERM INT
+  (exec 2>&3 3>&-; exec "$@") & tx_pid=$!
+  [ $tx_told = 1 ] && kill -TERM -1  # it came before there was anybody to pass it on to
+  tx_code= tx_rung=1
+  while [ $tx_rung = 1 ]; do  # a signal ends a wait
+    tx_rung=0; wait $tx_pid; tx_got=$?
+    [ $tx_got = 127 ] && [ "$tx_code" ] || tx_code=$tx_got  # 127: it had ended when the signal came
+  done
+fi
 echo end $tx_n $tx_code $tx_told $(date +%s.%N) >>$tx_j
 [ $tx_code -ne 0 ] && [ $tx_told = 0 ] && [ $tx_n -ge $tx_last ] && tx_over failed $tx_i $tx_code
 exit $tx_code

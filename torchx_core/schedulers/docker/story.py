@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import cast
 
 from torchx_core.schedulers.docker.api import Json
+from torchx_core.schedulers.docker.content import Stop, stop
 from torchx_core.schedulers.docker.notes import Attempt
-from torchx_core.schedulers.docker.records import Stop, load_stop
-from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView, exit_of, status
+from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView, status
 from torchx_core.schedulers.events import ReplicaChanged, StateChanged
 from torchx_core.specs import AppState
+from torchx_core.supervisor.signals import exit_of
 
 __all__ = ["app_story", "attempts_begun", "last_word", "replica_story"]
 
@@ -132,5 +133,5 @@ def _stop(view: AppView) -> Stop | None:
     final = view.records.final
     if final is None:
         return view.records.stop
-    stop = cast("Json | None", final.get("stop"))
-    return load_stop(stop) if stop else None
+    told = cast("Json | None", final.get("stop"))
+    return stop(told) if told else None

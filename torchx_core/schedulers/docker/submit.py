@@ -29,12 +29,12 @@ from torchx_core.errors import (
     SubmitFailedError,
     SubmitOutcomeUnknownError,
 )
-from torchx_core.schedulers.difference import differences
+from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.asking import asked_for
 from torchx_core.schedulers.docker.attend import archive, containers_of, halt, look
 from torchx_core.schedulers.docker.client import Engine, Refused, each_at_once
-from torchx_core.schedulers.docker.decide import UNDONE
+from torchx_core.schedulers.docker.content import UNDONE
 from torchx_core.schedulers.docker.labels import common
 from torchx_core.schedulers.docker.options import PULLS
 from torchx_core.schedulers.docker.records import AppRecord, Records, Stop
@@ -91,7 +91,7 @@ def _recorded(engine: Engine, request: DockerRequest) -> tuple[AppRecord, bool]:
     app = store.create(engine, request.session, request.app_id, content)
     if app.nonce == nonce:
         return app, True
-    difference = differences(app.asked, asked_for(request.app, request.cfg, app.salt))
+    difference = request_differences(app.asked, asked_for(request.app, request.cfg, app.salt))
     if difference:
         raise AppIdConflictError(request.app_id, difference)
     return app, False
@@ -104,7 +104,7 @@ def _completed(engine: Engine, request: DockerRequest, app: AppRecord, *, create
         if records is None or records.app.nonce != app.nonce:
             return False
         if records.stop is not None and records.stop.outcome == UNDONE:
-            remove_everything(engine, records.app)
+            remove_everything(engine, app.session, app.app_id)
             return False
         if records.stop is not None or records.final is not None:
             return True
@@ -253,8 +253,8 @@ def _all_started(engine: Engine, request: DockerRequest, app: AppRecord) -> bool
 def _take_back(engine: Engine, app: AppRecord, why: str) -> None:
     """Remove what there is; written down first, so that whoever comes next goes on if we die."""
     stop = Stop(outcome=UNDONE, msg=why, grace_s=0, time=time.time())
-    store.write(engine, app, store.STOP, store.dump_stop(stop))
-    remove_everything(engine, app)
+    store.write_stop(engine, app, stop)
+    remove_everything(engine, app.session, app.app_id)
 
 
 def _confirmed(engine: Engine, app: AppRecord) -> bool:

@@ -13,26 +13,28 @@ from signal import Signals
 from typing import cast
 
 from torchx_core.schedulers.docker.client import Container, Inspection, Json
-from torchx_core.schedulers.docker.labels import INDEX
+from torchx_core.schedulers.docker.content import attempts
+from torchx_core.schedulers.docker.labels import INDEX, KIND
 from torchx_core.schedulers.docker.notes import Attempt, Notes
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, dump_stop
 from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.supervisor.signals import exit_of
 
 __all__ = [
     "AppView",
     "Phase",
     "ReplicaView",
     "dump_final",
-    "exit_of",
     "is_up",
     "replica_state",
+    "replicas_among",
     "status",
     "unexplained",
     "view_of",
     "why",
 ]
 
-_SIGNAL_BASE, _SIGNALS = 128, 64
+_SIGNAL_BASE = 128
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 _NOT_BEGUN = (0, _SIGNAL_BASE + Signals.SIGTERM)
 """How the script exits when the app is over, or when it was told to end, before the program began."""
@@ -136,6 +138,12 @@ def view_of(
     return AppView(records=records, replicas=replicas, notes=notes)
 
 
+def replicas_among(containers: Iterable[Container]) -> list[Container]:
+    """Return the containers that are replicas, by index."""
+    found = [c for c in containers if c.labels.get(KIND) == "replica" and c.labels.get(INDEX, "").isdecimal()]
+    return sorted(found, key=lambda c: int(c.labels[INDEX]))
+
+
 def is_up(container: Container) -> bool:
     """Return whether it runs, or is about to run again."""
     return _PHASES.get(container.state, Phase.UP) in {Phase.UP, Phase.AGAIN}
@@ -207,21 +215,6 @@ def _time(text: str) -> float | None:
     return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
 
 
-def exit_of(code: int | None) -> tuple[int | None, str | None]:
-    """Return exit code and signal; a container says both in one number.
-
-    Example:
-        >>> exit_of(137), exit_of(255)
-        ((None, 'SIGKILL'), (255, None))
-    """
-    if code is None or not _SIGNAL_BASE < code <= _SIGNAL_BASE + _SIGNALS:
-        return code, None
-    try:
-        return None, Signals(code - _SIGNAL_BASE).name
-    except ValueError:
-        return code, None
-
-
 def why(view: AppView, replica: ReplicaView) -> str:
     """Say how the replica failed, for example ``trainer/0 failed: killed by SIGKILL (out of memory)``."""
     planned, last = replica.planned, replica.last
@@ -232,7 +225,7 @@ def why(view: AppView, replica: ReplicaView) -> str:
         return f"{who}: its container ended before the program began"
     code, signal = exit_of(last.code)
     if signal is not None:
-        reason = _who_killed(last, view)
+        reason = _who_killed(last, view, planned.role)
         return f"{who}: killed by {signal}" + (f" ({reason})" if reason else "")
     if code == _NOT_FOUND and view.app.has_shim and planned.index not in view.notes.attempts:
         return f"{who}: the image has no /bin/sh; use shim=none"
@@ -244,12 +237,17 @@ def why(view: AppView, replica: ReplicaView) -> str:
     return f"{who}: exit code {code}{hint}"
 
 
-def _who_killed(last: Attempt, view: AppView) -> str:
+def _who_killed(last: Attempt, view: AppView, role: str) -> str:
     if last.oom:
-        return "out of memory"
+        return _out_of_memory(view, role)
     if view.records.stop is None and last.told:
         return "from outside: the engine was stopped, or somebody stopped the container"
     return ""
+
+
+def _out_of_memory(view: AppView, role: str) -> str:
+    limit = view.app.app.get_role(role).resource.memMB
+    return f"out of memory: memMB limits it to {limit} MB" if limit > 0 else "out of memory"
 
 
 def status(view: AppView) -> AppStatus:
@@ -273,11 +271,10 @@ def dump_final(view: AppView, outcome: str, msg: str, result: object, now: float
 
 
 def _from_final(records: Records) -> tuple[ReplicaView, ...]:
-    final = cast("Json", records.final)
-    rows = cast("list[list[dict[str, object]]]", final["attempts"])
+    ended = attempts(cast("Json", records.final))
     return tuple(
-        ReplicaView(planned=p, phase=Phase.DOWN, attempts=tuple(Attempt(**a) for a in row))  # type: ignore[arg-type]  # our own record
-        for p, row in zip(records.app.replicas, rows, strict=True)
+        ReplicaView(planned=p, phase=Phase.DOWN, attempts=row)
+        for p, row in zip(records.app.replicas, ended, strict=True)
     )
 
 
@@ -331,7 +328,7 @@ def _replica_status(view: AppView, replica: ReplicaView, *, ended: bool) -> Repl
         attempt=last.number,
         started_at=last.started_at,
         ended_at=last.ended_at if down else None,
-        msg="out of memory" if last.oom else "",
+        msg=_out_of_memory(view, planned.role) if last.oom else "",
     )
 
 

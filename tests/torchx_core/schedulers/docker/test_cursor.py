@@ -47,6 +47,7 @@ def test_a_place_survives_as_a_string(place: AppPlace) -> None:
         ),
     ],
 )
+@pytest.mark.usefixtures("no_collection")
 def test_what_is_no_place_of_this_app_is_refused(cursor: str, message: str) -> None:
     """With what is wrong with it."""
     with pytest.raises(InvalidCursorError, match=message):

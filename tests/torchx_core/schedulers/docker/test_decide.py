@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from torchx_core.schedulers.docker.decide import UNDONE, End, Finish, Halt, Launch, Order, decide
+from torchx_core.schedulers.docker.content import UNDONE
+from torchx_core.schedulers.docker.decide import End, Finish, Halt, Launch, Order, decide
 from torchx_core.schedulers.docker.notes import Attempt, Notes, Over
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, Stop
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView

@@ -43,6 +43,15 @@ def test_frames_are_put_together_from_any_pieces(expected: list[Record], sizes: 
     assert [record for piece in pieces(sent, sizes) for record in frames.take(piece)] == expected
 
 
+@given(st.lists(st.binary(max_size=60), max_size=12), cuts)
+def test_stamps_of_whole_seconds_are_made_as_long_as_the_others(texts: list[bytes], sizes: list[int]) -> None:
+    """Podman sends no fraction, and what follows may look like one."""
+    sent = b"".join(frame(STDOUT, b"2026-11-21T14:36:18Z " + text) for text in texts)
+    frames = Frames()
+    found = [record for piece in pieces(sent, sizes) for record in frames.take(piece)]
+    assert found == [Record(STDOUT, b"2026-11-21T14:36:18.000000000Z", text) for text in texts]
+
+
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), cuts)
 def test_chunks_are_put_together_from_any_pieces(chunks: list[bytes], sizes: list[int]) -> None:
     """And the end is known by the empty chunk, not a byte earlier."""

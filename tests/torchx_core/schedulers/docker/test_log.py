@@ -198,3 +198,24 @@ def test_the_end_may_be_told_during_any_request(log_engine: LogEngine, moment: i
         now = max(now, reader.due_at)
     reader.close()
     assert (reader.drained, [run.lines for run in found if run.lines]) == (True, [[b"a"]])
+
+
+def test_a_line_longer_than_what_may_be_taken_comes_whole(log_engine: LogEngine) -> None:
+    """A take that gives nothing leaves something to wait for: else a feed with small batches never ends."""
+    log = Log()
+    log.begin(0)
+    log.print(STDOUT, 0, 3, b"end", 1)
+    log_engine.records, log_engine.cuts, log_engine.printed, log_engine.ahead = log.records, [], 6, 0
+    reader = ReplicaLog(
+        log_engine.endpoint, "1.41", container="c", key=KEY, streams=Stream.COMBINED, place=LogPlace()
+    )
+    reader.mind(up=False, starts=1)
+    runs = list[Run]()
+    while not any(run.lines for run in runs):
+        reader.advance(0.0)
+        runs = reader.take(99, 1000)
+        if not runs:
+            assert reader.exchange is not None or reader.waits_for_time
+            wait_for([reader.exchange] if reader.exchange else [], 1.0)
+    reader.close()
+    assert [run.lines for run in runs] == [[FULL * 3 + b"end"]]

@@ -107,10 +107,21 @@ def test_what_a_role_needs_of_the_host(scheduler: DockerScheduler) -> None:
     assert host(render(scheduler, role(resource=resource), shm_mb=7))["ShmSize"] == 7 << 20
 
 
+def test_a_mount_below_the_home_is_found(scheduler: DockerScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine takes absolute paths alone, and is not told ``~``."""
+    monkeypatch.setenv("HOME", "/home/me")
+    config = host(render(scheduler, role(mounts=[BindMount("~/data", "/in"), VolumeMount("~v", "/v")])))
+    assert [m["Source"] for m in cast("list[dict[str, str]]", config["Mounts"])[1:]] == [
+        "/home/me/data",
+        "~v",
+    ]
+
+
 def test_no_wish_is_no_limit(scheduler: DockerScheduler) -> None:
     """What a role does not ask for is the engine's to choose."""
     config = host(render(scheduler, role()))
-    assert not {"NanoCpus", "Memory", "ShmSize"} & config.keys()
+    assert not {"NanoCpus", "Memory"} & config.keys()
+    assert config["ShmSize"] == 1 << 30  # at most: it takes what is written to it
     assert (config["DeviceRequests"], config["Privileged"], config["Init"]) == ([], False, True)
 
 
@@ -143,10 +154,59 @@ def test_ports_are_published(scheduler: DockerScheduler) -> None:
     """As themselves where the role has one replica; free ones of the engine's choice where it has several."""
     ports = {"http": 8080}
     request = render(scheduler, role(port_map=ports), role("b", port_map=ports, num_replicas=2))
-    assert host(request)["PortBindings"] == {"8080/tcp": [{"HostPort": "8080"}]}
-    assert host(request, 1)["PortBindings"] == {"8080/tcp": [{"HostPort": ""}]}
+    assert host(request)["PortBindings"] == {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8080"}]}
+    assert host(request, 1)["PortBindings"] == {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]}
     assert request.containers[1].config["ExposedPorts"] == {"8080/tcp": {}}
     assert host(render(scheduler, role(port_map=ports), network="host"))["PortBindings"] == {}
+
+
+def test_an_engine_without_an_init_program(scheduler: DockerScheduler) -> None:
+    """The container asks for none, and the script passes signals on itself."""
+    without = render(scheduler, role(), init=False)
+    assert host(without)["Init"] is False
+    assert "tx_init=\n" in cast("list[str]", without.containers[0].config["Cmd"])[2]
+    assert "tx_init=1\n" in cast("list[str]", render(scheduler, role()).containers[0].config["Cmd"])[2]
+
+
+@pytest.mark.parametrize(
+    ("driver", "most_mb", "config"),
+    [
+        ("local", None, {"max-size": "1000000m", "max-file": "1", "compress": "false"}),
+        ("local", 5, {"max-size": "3m", "max-file": "2", "compress": "false"}),
+        ("json-file", None, {}),
+        ("json-file", 5, {"max-size": "3m", "max-file": "2"}),
+        ("k8s-file", None, {}),
+        ("k8s-file", 5, {"max-size": "5m"}),
+    ],
+)
+def test_log_drivers(
+    scheduler: DockerScheduler, driver: str, most_mb: int | None, config: dict[str, str]
+) -> None:
+    """Each is told in its own words that all is to be kept, or how much."""
+    request = render(scheduler, role(), log_driver=driver, log_max_mb=most_mb)
+    assert host(request)["LogConfig"] == {"Type": driver, "Config": config}
+
+
+def test_a_log_driver_that_nothing_can_be_read_of(scheduler: DockerScheduler) -> None:
+    """The dry run refuses it, and says which there are."""
+    with pytest.raises(
+        InvalidRunConfigException, match="log_driver must be one of local, json-file, k8s-file"
+    ):
+        render(scheduler, role(), log_driver="none")
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7", "10.1.2.3", "::1"])
+def test_ports_are_published_on_a_chosen_address(scheduler: DockerScheduler, address: str) -> None:
+    """Loopback is the default, because whoever reaches a port of a notebook owns the account behind it."""
+    request = render(scheduler, role(port_map={"http": 8080}), host_ip=address)
+    assert host(request)["PortBindings"] == {"8080/tcp": [{"HostIp": address, "HostPort": "8080"}]}
+
+
+@pytest.mark.parametrize("address", ["", "localhost", "10.0.0.0/8", "1.2.3"])
+def test_an_address_to_publish_on_is_a_number(scheduler: DockerScheduler, address: str) -> None:
+    """The engine knows no names; the error says so before anything is submitted."""
+    with pytest.raises(InvalidRunConfigException, match="host_ip must be an IP address of the engine's host"):
+        render(scheduler, role(), host_ip=address)
 
 
 def test_variables_by_rank(scheduler: DockerScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,5 +343,6 @@ def test_the_script_is_a_constant() -> None:
     assert (shell, option, name, argv) == ("/bin/sh", "-c", "torchx", ["prog", "$x"])
     header, _, _ = script.partition("\n")
     assert header == (
-        "tx_key=k tx_i=3 tx_engine=1 tx_last=2 tx_grace=4 tx_tick=2 tx_timeout= tx_until= tx_lease=80"
+        "tx_key=k tx_i=3 tx_engine=1 tx_last=2 tx_grace=4 tx_tick=2 tx_timeout= tx_until="
+        " tx_lease=80 tx_init=1"
     )

@@ -39,18 +39,26 @@ class Replica:
         *,
         user: str = "",
         env: tuple[str, ...] = (),
+        has_init: bool = True,
         **settings: object,
     ) -> None:
         self._client = client
         self.volume = client.volumes.create(f"shim-{uuid.uuid4().hex}")
-        plain = {"engine_retries": 0, "max_retries": 0, "grace_s": 1, "watches_others": False}
+        self.has_init = has_init
+        plain = {
+            "engine_retries": 0,
+            "max_retries": 0,
+            "grace_s": 1,
+            "watches_others": False,
+            "has_init": has_init,
+        }
         retries = cast("int", settings.get("engine_retries", 0))
         chosen = ShimSettings(key=_KEY, index=0, **{**plain, **settings})  # type: ignore[arg-type]  # a test's own
         self.container = client.containers.create(
             image,
             command(chosen, argv),
             user=user,
-            init=True,
+            init=has_init,
             environment=["TINI_KILL_PROCESS_GROUP=1", *env],
             mounts=[Mount(DATA, self.volume.name, type="volume")],
             restart_policy={"Name": "on-failure", "MaximumRetryCount": retries} if retries else None,
@@ -130,14 +138,20 @@ def _import_dash(client: docker.DockerClient) -> None:
     base.remove()
 
 
+@pytest.fixture(params=[True, False], ids=["init", "no-init"])
+def has_init(request: pytest.FixtureRequest) -> bool:
+    """Whether the container's process 1 is the engine's init program."""
+    return bool(request.param)
+
+
 @pytest.fixture
-def play(client: docker.DockerClient, image: str) -> Iterator[Play]:
+def play(client: docker.DockerClient, image: str, *, has_init: bool) -> Iterator[Play]:
     """Make a replica that runs a script (or the words given), and remove it afterwards."""
     made: list[Replica] = []
 
     def make(program: str | list[str], **settings: object) -> Replica:
         argv = program if isinstance(program, list) else ["sh", "-c", program]
-        made.append(Replica(client, image, argv, **settings))  # type: ignore[arg-type]  # a test's own
+        made.append(Replica(client, image, argv, has_init=has_init, **settings))  # type: ignore[arg-type]  # a test's own
         return made[-1]
 
     yield make
@@ -266,7 +280,8 @@ def test_what_does_not_end_is_killed(play: Play) -> None:
     """After the grace period, with all that it started."""
     replica = play("trap '' TERM; sleep 1000 & while :; do sleep 0.1; done", lease_s=3)
     assert replica.start() == 137
-    assert replica.attempts == [(None, False)]
+    # A script that is process 1 is spared, and writes down what it sees.
+    assert replica.attempts == [(None, False) if replica.has_init else (137, True)]
 
 
 def test_another_replicas_failure_ends_it(play: Play) -> None:

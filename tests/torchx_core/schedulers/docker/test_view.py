@@ -18,7 +18,6 @@ from torchx_core.schedulers.docker.view import (
     AppView,
     Phase,
     dump_final,
-    exit_of,
     replica_state,
     status,
     unexplained,
@@ -57,10 +56,17 @@ def spec(shim: str = "sh") -> Volume:
     asked = {
         "app": AppDef("app", [Role("r", "image", entrypoint="x", num_replicas=2)]).to_dict(),
         "cfg": {"grace_s": 1.0, "shim": shim},
+        "secrets": {},
     }
     return volume(
         "spec",
-        {"nonce": _NONCE, "submitted_at": 1.0, "asked": asked, "replicas": [asdict(p) for p in planned]},
+        {
+            "nonce": _NONCE,
+            "salt": "",
+            "submitted_at": 1.0,
+            "asked": asked,
+            "replicas": [asdict(p) for p in planned],
+        },
     )
 
 
@@ -146,15 +152,6 @@ def test_without_the_script_the_engine_tells_all() -> None:
     assert last is not None
     assert (last.number, last.code) == (2, 137)
     assert last.started_at == pytest.approx(1767323045.123456789)
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [(0, (0, None)), (128, (128, None)), (143, (None, "SIGTERM")), (255, (255, None)), (None, (None, None))],
-)
-def test_one_number_is_exit_code_or_signal(code: int | None, expected: tuple[int | None, str | None]) -> None:
-    """As containers tell it; 161 is no signal that has a name everywhere."""
-    assert exit_of(code) == expected
 
 
 def ended() -> AppView:
