@@ -92,7 +92,7 @@ class Accounting:
         if answer is None:
             return
         self._question = None
-        if isinstance(answer, Exception) and not isinstance(answer, (CommandFailed, FileNotFoundError)):
+        if isinstance(answer, Exception) and not isinstance(answer, CommandFailed):
             logger.warning("cannot ask Slurm's accounting just now: %s", answer)
             self._interval = min(2 * self._interval, LONGEST_INTERVAL_S)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from contextlib import suppress
 from typing import Final
@@ -14,11 +15,14 @@ from torchx_core.schedulers.slurm.job import job_with, parse_queue
 from torchx_core.schedulers.slurm.queue import QUESTION
 from torchx_core.schedulers.slurm.record import STOP, AppRecord
 from torchx_core.specs import AppState
+from torchx_core.supervisor.records import read_json
+from torchx_core.supervisor.shape import is_number
 
 __all__ = ["end_in_slurm", "ring", "wish_to_end"]
 
 logger: Final = logging.getLogger(__name__)
 
+_LOCK: Final = "cancel.lock"
 PATIENCE_S: Final = 4.0
 """How long Slurm may take for all that it is asked to do; whoever cancels may have little time."""
 
@@ -34,7 +38,7 @@ _BEGUN: Final = (
 def wish_to_end(record: AppRecord, grace_s: float | None, reason: str) -> bool:
     """Write the wish, which the nodes obey within a second; return whether there was room.
 
-    The first wish counts.
+    The first wish counts, but for its grace period: a later one may cut it short.
     """
     stop: dict[str, object] = {
         "outcome": AppState.CANCELLED.name,
@@ -43,7 +47,20 @@ def wish_to_end(record: AppRecord, grace_s: float | None, reason: str) -> bool:
         "time": time.time(),
         "index": -1,
     }
-    return record.write(STOP, stop)
+    if not record.write(STOP, stop):
+        return False
+    return grace_s is None or _hasten(record, grace_s)
+
+
+def _hasten(record: AppRecord, grace_s: float) -> bool:
+    """Have the nodes kill what is left after this long, if the wish that is there has more time."""
+    with record.locked(_LOCK):
+        stop = read_json(record.path(STOP))
+        if stop is None:
+            return True
+        waiting = (stop.get("sooner_s"), stop.get("grace_s"), record.cfg.get("grace_s"))
+        present = next((float(str(s)) for s in waiting if is_number(s)), math.inf)
+        return grace_s >= present or record.replace(STOP, {**stop, "sooner_s": grace_s})
 
 
 def ring(record: AppRecord) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from signal import NSIG
 from typing import TypeVar
 
 from torchx_core.errors import SchedulerError
+from torchx_core.supervisor.signals import signal_name
 
 __all__ = ["CommandFailed", "NoAnswer", "ask", "call"]
 
@@ -27,6 +28,12 @@ _AWAY = (
 )
 
 
+_SHELLS_KILLED = 128
+"""What a shell adds to the number of the signal that killed its program: sites wrap commands in scripts."""
+_SSH_LOST = 255
+"""What ssh exits with when it has no connection, or none any more."""
+
+
 class CommandFailed(SchedulerError):
     """Slurm refused: the same command will fail again."""
 
@@ -37,10 +44,10 @@ class CommandFailed(SchedulerError):
 
 
 class NoAnswer(SchedulerError):
-    """The controller did not answer; nobody knows whether it did what was asked."""
+    """Slurm's answer did not arrive; nobody knows whether it did what was asked."""
 
     def __init__(self, program: str, said: str) -> None:
-        """Name the command and quote what it said."""
+        """Name the command and say what came in place of an answer."""
         super().__init__(f"{program}: no answer from Slurm's controller: {said}", retryable=True)
 
 
@@ -53,8 +60,8 @@ def ask(command: Sequence[str], parse: Callable[[str], T], *, patience_s: float 
         patience_s: How long to wait for it.
 
     Raises:
-        CommandFailed: It refused, or is not installed.
-        NoAnswer: The controller is away.
+        CommandFailed: It refused, or cannot be started.
+        NoAnswer: The controller is away, or the command was killed.
     """
     try:
         return parse(call(command, patience_s=patience_s))
@@ -73,8 +80,8 @@ def call(
         patience_s: How long to wait for it.
 
     Raises:
-        CommandFailed: It refused, or is not installed.
-        NoAnswer: The controller is away.
+        CommandFailed: It refused, or cannot be started.
+        NoAnswer: The controller is away, or the command was killed.
     """
     try:
         done = subprocess.run(
@@ -86,18 +93,38 @@ def call(
             timeout=patience_s,
             cwd="/",  # ours may be gone
         )
-    except FileNotFoundError as err:
-        raise CommandFailed(command[0], "not found; is this a host of the cluster?") from err
+    except OSError as err:
+        raise not_started(command[0], err) from err
     except subprocess.TimeoutExpired as err:
         raise NoAnswer(command[0], f"nothing within {patience_s:g} s") from err
     if done.returncode:
-        raise failure(command[0], done.stderr)
+        raise failure(command[0], done.returncode, done.stderr)
     return done.stdout.decode("utf-8", "replace")
 
 
-def failure(program: str, stderr: bytes) -> CommandFailed | NoAnswer:
-    """Return the error that the command's last words mean."""
+def not_started(program: str, err: OSError) -> CommandFailed:
+    """Return the error for a command that has not run, so that it has done nothing."""
+    if isinstance(err, FileNotFoundError):
+        return CommandFailed(program, "not found; is this a host of the cluster?")
+    return CommandFailed(program, f"cannot be started: {err.strerror}")
+
+
+def failure(program: str, code: int, stderr: bytes) -> CommandFailed | NoAnswer:
+    """Return the error that a command's end means.
+
+    One that was killed, or whose connection was lost where a site has put ssh in its place, has not refused:
+    the controller may have heard it before.
+
+    Args:
+        program: Its name.
+        code: As `subprocess` has it, not 0.
+        stderr: Its last words.
+    """
     lines = stderr.decode("utf-8", "replace").splitlines()
     said = "; ".join(line.removeprefix(f"{program}: error: ").strip() for line in lines if line.strip())
-    away = any(words in said for words in _AWAY)
-    return NoAnswer(program, said) if away else CommandFailed(program, said or os.strerror(5))
+    killer = -code if code < 0 else code - _SHELLS_KILLED
+    if 0 < killer < NSIG:
+        return NoAnswer(program, f"it was killed by {signal_name(killer)}{said and '; it said: '}{said}")
+    told = said or f"it ended with exit code {code} and without a word"
+    away = code == _SSH_LOST or any(words in said for words in _AWAY)
+    return NoAnswer(program, told) if away else CommandFailed(program, told)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from torchx_core.schedulers.slurm.exits import exit_of
 from torchx_core.schedulers.slurm.facts import Attempt, Facts, Stop
 from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, is_waiting
 from torchx_core.schedulers.slurm.record import SLURM_LOG, AppRecord
 from torchx_core.specs import AppState
+from torchx_core.supervisor.signals import exit_of
 
 __all__ = ["Verdict", "decide", "exit_words", "is_new", "may_be_listed_yet"]
 
@@ -22,7 +22,7 @@ _TOLD: Final = {
     "PREEMPTED": "the job was preempted and not started again",
     "TIMEOUT": "the job ran into Slurm's time limit",
     "DEADLINE": "the job could not end before its deadline in Slurm",
-    "OUT_OF_MEMORY": "the job ran out of memory on {nodes}",
+    "OUT_OF_MEMORY": "the job ran out of memory on {nodes}; memMB asks for more",
     "REVOKED": "the job was revoked",
 }
 _HALTED: Final = {"SUSPENDED": "suspended in Slurm", "STOPPED": "stopped in Slurm"}

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple
 
 from torchx_core.schedulers.slurm.node.files import refresh
-from torchx_core.schedulers.slurm.record import JOB, STOP, SUBMIT_LOCK, AppRecord
-from torchx_core.supervisor.records import Json, read_json
+from torchx_core.schedulers.slurm.record import JOB, STOP, SUBMIT_LOCK, AppRecord, JobFile
+from torchx_core.specs import AppState, is_terminal
+from torchx_core.supervisor.reading import (
+    DamagedFile,
+    open_regular,
+    parse_object,
+    read_bytes,
+    read_error_file,
+)
+from torchx_core.supervisor.records import Json
+from torchx_core.supervisor.shape import read_shaped
 
-__all__ = ["Attempt", "Facts", "Run", "Stop", "error_of", "find_attempt", "last_result", "read_facts"]
+__all__ = [
+    "OUTCOMES",
+    "Attempt",
+    "Facts",
+    "Run",
+    "RunFile",
+    "Stop",
+    "error_of",
+    "find_attempt",
+    "last_result",
+    "read_facts",
+]
 
-_MAX_ERROR_FILE = 1 << 18
-"""Bytes; every status carries the file."""
+OUTCOMES = frozenset(state.name for state in AppState if is_terminal(state))
+_MAX_REPORTS_FILE = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +105,51 @@ class Facts:
         return together + sum(alone)
 
 
+class RunFile(NamedTuple):
+    """The content of a file that says that a run of the job has begun."""
+
+    time: float
+    nodes: str
+
+
+@dataclass(frozen=True)
+class _StopFile:
+    outcome: str
+    msg: str
+    index: int
+    time: float
+
+
+class _StartFile(NamedTuple):
+    time: float
+    host: str
+    run: int
+
+
+class _EndFile(NamedTuple):
+    code: int
+    told: bool
+    time: float
+
+
 def read_facts(record: AppRecord) -> Facts:
-    """Read everything."""
+    """Read everything.
+
+    Raises:
+        CorruptRecordError: A file cannot be used.
+    """
+    with record.naming_damage():
+        return _read_facts(record)
+
+
+def _read_facts(record: AppRecord) -> Facts:
     refresh(record.directory)
     runs = list(_runs(record))
-    job = record.read(JOB)
-    job_id = str(job["job_id"]) if job else None
+    job = record.read(JOB, JobFile)
+    job_id = job.job_id if job else None
     return Facts(
         job_id=job_id,
-        submitted_at=cast("float", job.get("time", 0.0)) if job else 0.0,
+        submitted_at=job.time if job else 0.0,
         submitting=job_id is None and _is_locked(record),
         runs=runs,
         attempts=[list(_attempts(replica.log_dir)) for replica in record.replicas],
@@ -122,13 +177,7 @@ def find_attempt(log_dir: str, number: int, run: int = 0) -> Attempt | None:
 
 def error_of(log_dir: str, number: int) -> str:
     """Return the error file of an attempt, if it is JSON."""
-    try:
-        with open(os.path.join(log_dir, str(number), "error.json"), "rb") as file:
-            data = file.read(_MAX_ERROR_FILE + 1)
-        json.loads(data)
-    except (OSError, ValueError, RecursionError):
-        return ""
-    return data.decode("utf-8", "replace") if len(data) <= _MAX_ERROR_FILE else ""
+    return read_error_file(os.path.join(log_dir, str(number), "error.json"))
 
 
 def last_result(record: AppRecord) -> object:
@@ -148,12 +197,10 @@ def last_result(record: AppRecord) -> object:
 
 
 def _reports(path: str) -> Iterator[Json]:
-    with open(path, "rb") as file:
-        for line in file:
-            with suppress(ValueError, RecursionError):
-                value = cast("object", json.loads(line))
-                if isinstance(value, dict):
-                    yield cast("Json", value)
+    with suppress(FileNotFoundError, DamagedFile):
+        for line in read_bytes(path, _MAX_REPORTS_FILE).splitlines():
+            with suppress(DamagedFile):
+                yield parse_object(line, path)
 
 
 def _attempts(log_dir: str) -> Iterator[Attempt]:
@@ -167,34 +214,36 @@ def _read_attempt(log_dir: str, number: int) -> Attempt | None:
     refresh(log_dir)
     folder = os.path.join(log_dir, str(number))
     refresh(folder)
-    start = read_json(os.path.join(folder, "start.json"))
+    start = read_shaped(_StartFile, os.path.join(folder, "start.json"))
     if start is None:
         return None
-    end = read_json(os.path.join(folder, "end.json")) or {}
+    end = read_shaped(_EndFile, os.path.join(folder, "end.json"))
     return Attempt(
         number=number,
-        run=cast("int", start["run"]),
-        host=str(start["host"]),
-        started_at=cast("float", start["time"]),
-        ended_at=cast("float | None", end.get("time")),
-        code=cast("int | None", end.get("code")),
-        told=bool(end.get("told")),
+        run=start.run,
+        host=start.host,
+        started_at=start.time,
+        ended_at=end.time if end else None,
+        code=end.code if end else None,
+        told=bool(end and end.told),
     )
 
 
 def _is_locked(record: AppRecord) -> bool:
-    with open(record.path(SUBMIT_LOCK), "rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    lock = open_regular(record.path(SUBMIT_LOCK))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
     return False
 
 
 def _runs(record: AppRecord) -> Iterator[Run]:
     number = 0
-    while run := record.read(f"run.{number}.json"):
-        yield Run(started_at=cast("float", run["time"]), nodes=str(run["nodes"]))
+    while run := record.read(f"run.{number}.json", RunFile):
+        yield Run(started_at=run.time, nodes=run.nodes)
         number += 1
 
 
@@ -206,15 +255,12 @@ def _count(record: AppRecord, pattern: str) -> int:
 
 
 def _stop(record: AppRecord) -> Stop | None:
-    stop = record.read(STOP)
+    stop = record.read(STOP, _StopFile)
     if stop is None:
         return None
-    return Stop(
-        outcome=str(stop["outcome"]),
-        msg=str(stop["msg"]),
-        index=cast("int", stop["index"]),
-        time=cast("float", stop["time"]),
-    )
+    if stop.outcome not in OUTCOMES or not -1 <= stop.index < len(record.replicas):
+        raise DamagedFile(record.path(STOP), f"says {stop.outcome!r} of replica {stop.index}")
+    return Stop(outcome=stop.outcome, msg=stop.msg, index=stop.index, time=stop.time)
 
 
 def _left(record: AppRecord, run: int) -> int:

@@ -14,15 +14,16 @@ from torchx_core.schedulers.responses import FollowOptions
 from torchx_core.schedulers.scheduler import EventFeed
 from torchx_core.schedulers.slurm.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
 from torchx_core.schedulers.slurm.decide import Verdict
-from torchx_core.schedulers.slurm.exits import exit_of
-from torchx_core.schedulers.slurm.facts import Attempt, find_attempt
+from torchx_core.schedulers.slurm.facts import Attempt, RunFile, find_attempt
 from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import LEASE, NEVER_RENEWED, AppRecord, Planned
 from torchx_core.schedulers.slurm.replica_log import read_lines, read_reports
-from torchx_core.schedulers.slurm.settle import Standing, exists, look
-from torchx_core.schedulers.slurm.view import replica_state
+from torchx_core.schedulers.slurm.settle import exists, look
+from torchx_core.schedulers.slurm.view import Standing, replica_state
 from torchx_core.specs import AppState
+from torchx_core.supervisor.reading import open_regular
+from torchx_core.supervisor.signals import exit_of
 
 __all__ = ["SlurmFeed"]
 
@@ -73,9 +74,15 @@ class SlurmFeed(EventFeed):
         return self._place.done
 
     def poll(self) -> Batch | None:
-        """Return the next events, or None."""
-        if self.done:
-            return None
+        """Return the next events, or None.
+
+        Raises:
+            CorruptRecordError: Its files cannot say.
+        """
+        with self._record.naming_damage():
+            return None if self.done else self._poll()
+
+    def _poll(self) -> Batch | None:
         if not exists(self._record):
             raise UnknownAppException(self._handle)
         refresh(self._record.directory)
@@ -139,11 +146,11 @@ class SlurmFeed(EventFeed):
     def _news(self, over: Standing | None) -> Iterator[AppEvent]:
         """Yield what is new; once the app is over also the end of those whose end nobody saw."""
         if not self._place.begun:
-            run = self._record.read("run.0.json")
+            run = self._record.read("run.0.json", RunFile)
             if run is None:
                 return
             self._place.begun = True
-            yield StateChanged(state=AppState.RUNNING, time=float(str(run["time"])))
+            yield StateChanged(state=AppState.RUNNING, time=run.time)
         for index, planned in self._wanted:
             place = self._place.replicas.setdefault(index, ReplicaPlace())
             yield from self._news_of(planned, place, over.attempts[index] if over else None)
@@ -187,8 +194,12 @@ class SlurmFeed(EventFeed):
         if lease_s is None or time.monotonic() < self._renew_at:
             return
         self._renew_at = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
-        with suppress(FileNotFoundError), open(self._record.path(LEASE), "r+b") as file:  # or it was deleted
-            file.write(os.urandom(len(NEVER_RENEWED) // 2).hex().encode())  # in place: a full disk has room
+        with suppress(FileNotFoundError):  # it was deleted
+            fd = open_regular(self._record.path(LEASE), os.O_RDWR)
+            try:  # in place: a full disk has room
+                os.pwrite(fd, os.urandom(len(NEVER_RENEWED) // 2).hex().encode(), 0)
+            finally:
+                os.close(fd)
 
 
 def _find(known: list[Attempt] | None, planned: Planned, number: int, run: int = 0) -> Attempt | None:

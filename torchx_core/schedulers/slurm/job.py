@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, cast
 
+from torchx_core.specs.checks import is_list, is_map
+
 __all__ = [
     "UNLISTED",
     "Job",
@@ -79,14 +81,24 @@ def rows(text: str) -> list[Row]:
     Raises:
         ValueError: It is none, or makes no sense.
     """
-    value = cast("dict[str, object]", json.loads(text))
-    errors = cast("list[Row]", value.get("errors") or [])
+    try:
+        value: object = json.loads(text)
+    except RecursionError as err:
+        raise ValueError("JSON that is nested too deeply") from err
+    if not is_map(value):
+        raise ValueError(f"no map: {text!r:.200}")
+    errors: object = value.get("errors") or ()
+    jobs: object = value.get("jobs") or ()
+    if not is_list(errors) or not is_list(jobs):
+        raise ValueError(f"no list: {text!r:.200}")
     if errors:
         raise ValueError("; ".join(map(_said, errors)))
-    return cast("list[Row]", value.get("jobs") or [])
+    return cast("list[Row]", jobs)
 
 
-def _said(error: Row) -> str:
+def _said(error: object) -> str:
+    if not is_map(error):
+        return str(error)
     words = (error.get(name) for name in ("source", "description", "error"))
     return ": ".join(str(word) for word in words if word)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchx_core.schedulers.slurm.commands import CommandFailed, ask
 from torchx_core.schedulers.slurm.job import Row, number, rows
 from torchx_core.schedulers.slurm.queue import QUESTION
-from torchx_core.schedulers.slurm.record import JOB, AppRecord
+from torchx_core.schedulers.slurm.record import JOB, AppRecord, JobFile
 
 __all__ = ["native"]
 
@@ -19,11 +19,11 @@ def native(record: AppRecord) -> dict[str, object]:
     Raises:
         SchedulerError: Slurm does not answer.
     """
-    found: dict[str, object] = {"sbatch": record.content["sbatch"]}
-    job = record.read(JOB)
+    found: dict[str, object] = {"sbatch": record.sbatch}
+    job = record.read(JOB, JobFile)
     if job is None:
         return found
-    job_id = str(job["job_id"])
+    job_id = job.job_id
     listed = [row for row in ask(QUESTION, rows) if job_id in _ids(row)]
     if listed:
         return {**found, "job_id": job_id, "squeue": listed}

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Generic, TypeVar
 
-from torchx_core.schedulers.slurm.commands import NoAnswer, failure
+from torchx_core.schedulers.slurm.commands import CommandFailed, NoAnswer, failure, not_started
 
 __all__ = ["Question"]
 
@@ -41,7 +41,7 @@ class Question(Generic[T]):
                 command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors, cwd="/"
             )
         except OSError as err:
-            self._failure: OSError = err
+            self._failure: CommandFailed = not_started(command[0], err)
 
     def drop(self) -> None:
         """Forget it."""
@@ -64,7 +64,7 @@ class Question(Generic[T]):
             for file in (self._output, self._errors):
                 file.seek(0)
             if code:
-                return failure(self._program, self._errors.read())
+                return failure(self._program, code, self._errors.read())
             try:
                 return self._parse(self._output.read().decode("utf-8", "replace"))
             except ValueError as err:

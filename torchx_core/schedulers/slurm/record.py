@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
+from torchx_core.errors import CorruptRecordError
 from torchx_core.schedulers.paths import name_of
-from torchx_core.schedulers.stored import StoredApp, read_versioned
+from torchx_core.schedulers.stored import StoredApp, handle_of, read_versioned
 from torchx_core.specs import CfgVal
-from torchx_core.supervisor.records import Json, read_json, write_once
+from torchx_core.supervisor.records import Json, replace_whole, write_once
+from torchx_core.supervisor.shape import is_number, is_text, is_whole, read_shaped
 
 __all__ = [
     "FINAL",
@@ -28,6 +30,7 @@ __all__ = [
     "SUBMIT_LOCK",
     "VERSION",
     "AppRecord",
+    "JobFile",
     "Planned",
     "read_record",
 ]
@@ -39,6 +42,16 @@ SLURM_LOG = "slurm.log"  # what Slurm, srun and our own program have to say
 NEVER_RENEWED = b"0" * 16  # in the lease file; whoever follows the app writes something else there
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 SUBMIT_LOCK = "submit.lock"  # held with flock by whoever is about to call sbatch
+
+
+T = TypeVar("T")
+
+
+class JobFile(NamedTuple):
+    """The content of JOB."""
+
+    job_id: str
+    time: float = 0.0
 
 
 class Planned(NamedTuple):
@@ -66,36 +79,81 @@ class AppRecord(StoredApp):
     @property
     def comment(self) -> str:
         """What Slurm's job is known by."""
-        return str(self.content["comment"])
+        return self._text("comment")
 
     @property
     def lease_s(self) -> float | None:
         """After how long without a follower the app cancels itself."""
-        return cast("float | None", self.cfg.get("lease_s"))
+        lease_s = self.cfg.get("lease_s")
+        if lease_s is None:
+            return None
+        if not is_number(lease_s):
+            raise self._damage("lease_s")
+        return float(str(lease_s))
 
     @cached_property
     def replicas(self) -> Sequence[Planned]:
         """All replicas, in the order of the roles."""
-        return [Planned(*row) for row in cast("list[tuple[str, int, str]]", self.content["replicas"])]
+        found = self.content.get("replicas")
+        if not isinstance(found, list) or not all(map(_is_planned, cast("list[object]", found))):
+            raise self._damage("replicas")
+        return [Planned(*row) for row in cast("list[tuple[str, int, str]]", found)]
 
     @property
     def log_dirs(self) -> Iterable[str]:
         """Where each replica's logs lie."""
         return (planned.log_dir for planned in self.replicas)
 
-    def read(self, name: str) -> Json | None:
-        """Return the content of one of the app's files; None when it is absent or torn."""
-        return read_json(self.path(name))
+    @property
+    def sbatch(self) -> list[str]:
+        """The command that submits it."""
+        words = self.content.get("sbatch")
+        if not isinstance(words, list) or not all(map(is_text, cast("list[object]", words))):
+            raise self._damage("sbatch")
+        return cast("list[str]", words)
+
+    def _text(self, field: str) -> str:
+        value = self.content.get(field)
+        if not isinstance(value, str):
+            raise self._damage(field)
+        return value
+
+    def _damage(self, field: str) -> CorruptRecordError:
+        problem = f"its field {field!r} is missing or is not what it should be"
+        return CorruptRecordError(self.path(SPEC), problem, handle_of(self.directory))
+
+    def read(self, name: str, kind: type[T]) -> T | None:
+        """Return the content of one of the app's files; None when it is absent.
+
+        Raises:
+            CorruptRecordError: It is there, and cannot be used.
+        """
+        with self.naming_damage():
+            return read_shaped(kind, self.path(name))
 
     def write(self, name: str, content: Json) -> bool:
         """Create one of the app's files whole, unless it exists; return whether there was room."""
+        return self._with_room(write_once, name, content)
+
+    def replace(self, name: str, content: Json) -> bool:
+        """Put a whole file in the place of one of the app's; return whether there was room."""
+        return self._with_room(replace_whole, name, content)
+
+    def _with_room(self, act: Callable[[str, str, Json], object], name: str, content: Json) -> bool:
         try:
-            write_once(self.directory, name, content)
+            act(self.directory, name, content)
         except OSError as err:
             if err.errno not in _NO_ROOM:
                 raise
             return False
         return True
+
+
+def _is_planned(row: object) -> bool:
+    fits = (is_text, is_whole, is_text)
+    if not isinstance(row, list) or len(cast("list[object]", row)) != len(fits):
+        return False
+    return all(fit(value) for fit, value in zip(fits, cast("list[object]", row), strict=True))
 
 
 def read_record(directory: str) -> AppRecord | None:

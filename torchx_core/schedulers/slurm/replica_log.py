@@ -12,6 +12,7 @@ from torchx_core.schedulers.responses import Stream
 from torchx_core.schedulers.slurm.cursor import ReplicaPlace
 from torchx_core.schedulers.slurm.node.output import RECORD
 from torchx_core.schedulers.slurm.record import Planned
+from torchx_core.supervisor.reading import read_part
 from torchx_core.supervisor.reports import BadReport, parse_report
 
 __all__ = ["read_lines", "read_reports"]
@@ -54,7 +55,7 @@ def read_reports(
 ) -> Iterator[Progress | Metric | Result]:
     """Yield the reports that follow the place, and move the place along; what is none is logged."""
     path = os.path.join(planned.log_dir, str(place.attempt), "reports.jsonl")
-    whole, newline, _ = _read(path, place.reports, -1).rpartition(b"\n")
+    whole, newline, _ = _read(path, place.reports, _MOST_REPORTS).rpartition(b"\n")
     place.reports += len(whole) + len(newline)
     for line in whole.splitlines():
         if not line.strip():
@@ -80,6 +81,8 @@ def _runs(path: str, number: int, offset: int, budget: int) -> list[_Run]:
 
 _MOST: Final = 4096
 """Runs read at once."""
+_MOST_REPORTS: Final = 16 << 20
+"""Bytes read at once; more than the longest report that counts."""
 
 
 def _lines(planned: Planned, attempt: int, run: _Run, data: bytes) -> LogLines:
@@ -113,8 +116,6 @@ def _event(
 def _read(path: str, offset: int, size: int) -> bytes:
     """Return that part of the file; less when there is less, nothing when there is no file."""
     try:
-        with open(path, "rb") as file:
-            file.seek(offset)
-            return file.read(size)
+        return read_part(path, offset, size)
     except FileNotFoundError:
         return b""

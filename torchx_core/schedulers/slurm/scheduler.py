@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import ClassVar
 
+from torchx_core.errors import SubmitFailedError
 from torchx_core.schedulers import (
     CancelOutcome,
     Capabilities,
@@ -21,6 +22,7 @@ from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.recorded import RecordedScheduler
 from torchx_core.schedulers.slurm.cancelling import end_in_slurm, ring, wish_to_end
+from torchx_core.schedulers.slurm.commands import CommandFailed, call
 from torchx_core.schedulers.slurm.diagnosis import diagnose
 from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.native import native
@@ -28,8 +30,9 @@ from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import JobQueue, shared_queue
 from torchx_core.schedulers.slurm.record import AppRecord, read_record
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app, render
-from torchx_core.schedulers.slurm.settle import ask_about_all, is_known_over, may_run, settle
+from torchx_core.schedulers.slurm.settle import ask_about_all, is_known_over, jobs_left, settle
 from torchx_core.schedulers.slurm.submit import submit
+from torchx_core.schedulers.stored import handle_of
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 
 __all__ = ["SlurmScheduler"]
@@ -90,20 +93,21 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
 
     def schedule(self, dryrun_info: AppDryRunInfo[SlurmRequest]) -> str:
         """Create the app and its job, or attach to the one that an equal request created."""
+        self._for_submit(dryrun_info.request.app_dir)
         submit(dryrun_info.request, self._queue)
         return dryrun_info.request.app_id
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return what is known of the app."""
         with suppress(FileNotFoundError):  # deleted while we look
-            record = read_record(self._app_dir(app_id))
+            record = self._find(app_id)
             if record is not None:
                 return DescribeAppResponse.of(app_id, record.app, settle(record, self._queue).status)
         return None
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
         """Return what Slurm says of the app's job: its queue, or else its accounting."""
-        record = read_record(self._app_dir(app_id))
+        record = self._find(app_id)
         return None if record is None else native(record)
 
     def _read(self, directory: str) -> AppRecord | None:
@@ -118,7 +122,21 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         return settle(record, self._queue).state
 
     def _may_run(self, directory: str) -> bool:
-        return may_run(directory, self._queue)
+        return bool(jobs_left(directory, self._queue))
+
+    def _end_by_force(self, directory: str) -> None:
+        for job_id in jobs_left(directory, self._queue):
+            with suppress(CommandFailed):  # it has just ended
+                call(["scancel", job_id])
+
+    def _end_orphans(self, directory: str) -> None:
+        jobs = jobs_left(directory, self._queue)
+        if jobs:
+            raise SubmitFailedError(
+                f"an app of this id was deleted by hand, and its job still runs: {', '.join(jobs)};"
+                f" end it with: torchx-core delete --force {handle_of(directory)}",
+                retryable=True,
+            )
 
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
@@ -132,7 +150,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
             SchedulerError: There is no room for the wish, and Slurm is away or has no job yet; retryable.
         """
         check_grace(grace_s)
-        record = read_record(self._app_dir(app_id))
+        record = self._find(app_id)
         if record is None:
             return CancelOutcome.UNKNOWN_APP
         try:
@@ -149,7 +167,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
 
     def diagnose(self) -> builtins.list[Finding]:
         """Look at the cluster, and at the state directory."""
-        return diagnose(self._root)
+        return [*diagnose(self._root), *self._damaged()]
 
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> SlurmFeed:
         """Open the app's event stream."""

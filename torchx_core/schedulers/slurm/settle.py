@@ -7,21 +7,22 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.paths import name_of
 from torchx_core.schedulers.slurm.decide import Verdict, decide, is_new, may_be_listed_yet
-from torchx_core.schedulers.slurm.facts import Attempt, Facts, last_result, read_facts
+from torchx_core.schedulers.slurm.facts import Facts, last_result, read_facts
 from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, job_with
 from torchx_core.schedulers.slurm.queue import JobQueue, Snapshot
-from torchx_core.schedulers.slurm.record import FINAL, JOB, AppRecord
-from torchx_core.schedulers.slurm.view import dump_final, final_attempts, load_final, status
-from torchx_core.specs import AppState, AppStatus, is_terminal
-from torchx_core.supervisor.records import Json, read_json
+from torchx_core.schedulers.slurm.record import FINAL, JOB, AppRecord, JobFile
+from torchx_core.schedulers.slurm.view import FinalFile, Standing, dump_final, load_final, status
+from torchx_core.specs import is_terminal
+from torchx_core.supervisor.reading import DamagedFile
+from torchx_core.supervisor.records import read_json
+from torchx_core.supervisor.shape import Misshapen, read_shaped
 
-__all__ = ["Look", "Standing", "ask_about_all", "exists", "is_known_over", "look", "may_run", "settle"]
+__all__ = ["Look", "Standing", "ask_about_all", "exists", "is_known_over", "jobs_left", "look", "settle"]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -29,20 +30,9 @@ _FRESH_S = 1.0
 """How old Slurm's answer may be for somebody who asks how an app stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How an app stands at this moment."""
-
-    state: AppState
-    ended_at: float | None
-    """Set when it is over."""
-    status: AppStatus
-    attempts: list[list[Attempt]]
-
-
 def settle(record: AppRecord, queue: JobQueue) -> Standing:
     """Look, asking Slurm if its own files do not say it all; a controller that is away changes nothing."""
-    final = record.read(FINAL)
+    final = record.read(FINAL, FinalFile)
     if final is not None:
         return _over(record, final)
     facts = read_facts(record)
@@ -70,7 +60,7 @@ def look(record: AppRecord, queue: JobQueue, *, asked_after: float) -> Look:
         asked_after: Only if it was asked later than that, on the monotonic clock: an older one may not know
             the job yet.
     """
-    final = record.read(FINAL)
+    final = record.read(FINAL, FinalFile)
     if final is not None:
         standing = _over(record, final)
         return Look(Verdict(standing.state, standing.status.msg), standing)
@@ -93,7 +83,9 @@ def _listed_since(record: AppRecord, facts: Facts, queue: JobQueue, asked_after:
 
 def is_known_over(record: AppRecord) -> bool:
     """Return whether the app's own files say that it is over; Slurm is not asked."""
-    return record.read(FINAL) is not None or is_terminal(decide(record, read_facts(record), None).state)
+    return record.read(FINAL, FinalFile) is not None or is_terminal(
+        decide(record, read_facts(record), None).state
+    )
 
 
 def ask_about_all(session_dir: str, queue: JobQueue) -> None:
@@ -106,15 +98,16 @@ def ask_about_all(session_dir: str, queue: JobQueue) -> None:
             queue.accounting.ask([job_id for job_id in old if job_id not in snapshot.jobs])
 
 
-def _open_jobs(session_dir: str) -> Iterator[tuple[str, float]]:
-    """Yield the jobs of a session's apps that are not known to be over, and when they were submitted."""
+def _open_jobs(session_dir: str) -> Iterator[JobFile]:
+    """Yield the jobs of a session's apps that are not known to be over."""
     with suppress(FileNotFoundError):
         for name in os.listdir(session_dir):
             directory = os.path.join(session_dir, name)
             if not os.path.exists(os.path.join(directory, FINAL)):
-                job = read_json(os.path.join(directory, JOB))
-                if job is not None:
-                    yield str(job["job_id"]), cast("float", job["time"])
+                with suppress(DamagedFile):  # whoever looks at that app says so
+                    job = read_shaped(JobFile, os.path.join(directory, JOB))
+                    if job is not None:
+                        yield job
 
 
 def _asked(record: AppRecord, facts: Facts, queue: JobQueue) -> Job | None:
@@ -161,15 +154,16 @@ def _is_forgotten(job: Job) -> bool:
     return job.state == UNLISTED and bool(job.job_id)
 
 
-def _finished(record: AppRecord, verdict: Verdict) -> Json:
+def _finished(record: AppRecord, verdict: Verdict) -> FinalFile:
     """Write the end down if it is for good, unless somebody was faster; return what counts."""
     facts = read_facts(record)  # once more: what the nodes wrote before the job was over is all there now
     final = dump_final(verdict, facts, ended_at=_ended_at(facts), result=last_result(record))
+    known = FinalFile(**{name: final[name] for name in FinalFile._fields})  # type: ignore[arg-type]  # our own
     if not verdict.for_good:
-        return final
+        return known
     if not record.write(FINAL, final):
         logger.warning("no room to write down how app %s ended", record.app_id)
-    return record.read(FINAL) or final
+    return record.read(FINAL, FinalFile) or known
 
 
 def _ended_at(facts: Facts) -> float:
@@ -177,25 +171,26 @@ def _ended_at(facts: Facts) -> float:
     return max(ends) if ends and len(ends) == len(facts.attempts) else time.time()
 
 
-def _over(record: AppRecord, final: Json) -> Standing:
-    return Standing(
-        state=AppState[str(final["state"])],
-        ended_at=cast("float", final["ended_at"]),
-        status=load_final(record, final),
-        attempts=final_attempts(final),
-    )
+def _over(record: AppRecord, final: FinalFile) -> Standing:
+    with record.naming_damage():
+        try:
+            return load_final(record, final)
+        except Misshapen as err:
+            raise DamagedFile(record.path(FINAL), str(err)) from err
 
 
-def may_run(directory: str, queue: JobQueue) -> bool:
-    """Return whether Slurm has a job for an app whose record is corrupt, by what is left: its id, its name.
+def jobs_left(directory: str, queue: JobQueue) -> list[str]:
+    """Return Slurm's jobs for an app whose record cannot be used, by what is left: its id, their comment.
 
     Raises:
         SchedulerError: Slurm does not answer.
     """
     job = read_json(os.path.join(directory, JOB)) or {}
-    app_id = name_of(os.path.basename(directory))
+    session, app_id = map(name_of, directory.rsplit(os.sep, 2)[1:])
+    comment = f"torchx:{session}/{app_id}:"
     jobs = queue.ask().jobs.values()
-    return any(not is_over(j) for j in jobs if j.name == app_id or j.job_id == job.get("job_id"))
+    known = [j for j in jobs if j.comment.startswith(comment) or j.job_id == job.get("job_id")]
+    return sorted(j.job_id for j in known if not is_over(j))
 
 
 def exists(record: AppRecord) -> bool:

@@ -6,11 +6,15 @@ import io
 import zipfile
 from functools import cache
 
+from torchx_core import supervisor
 from torchx_core.schedulers.slurm import node
 
 __all__ = ["packed"]
 
 _MAIN = f"import sys\n\nfrom {node.__name__}.main import main\n\nsys.exit(main(sys.argv[1:]))\n"
+_AROUND = ("torchx_core", "torchx_core/schedulers", "torchx_core/schedulers/slurm", "torchx_core/supervisor")
+_SHARED = "reading.py"
+"""How a record is read is the same on the nodes."""
 
 
 @cache
@@ -19,12 +23,12 @@ def packed() -> bytes:
     from importlib.resources import files  # our own sources may lie in an archive, too
 
     content = io.BytesIO()
-    names = node.__name__.split(".")
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("__main__.py", _MAIN)
-        for depth in range(1, len(names)):
-            archive.writestr("/".join([*names[:depth], "__init__.py"]), "")
-        for source in sorted(files(node).iterdir(), key=lambda source: source.name):
-            if source.name.endswith(".py"):
-                archive.writestr("/".join([*names, source.name]), source.read_bytes())
+        for package in _AROUND:
+            archive.writestr(f"{package}/__init__.py", "")
+        for package, ending in ((node.__name__, ".py"), (supervisor.__name__, _SHARED)):
+            for source in sorted(files(package).iterdir(), key=lambda source: source.name):
+                if source.name.endswith(ending):
+                    archive.writestr(f"{package.replace('.', '/')}/{source.name}", source.read_bytes())
     return content.getvalue()

@@ -28,7 +28,7 @@ import shutil
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, Final, cast
+from typing import IO, Final
 
 from torchx_core.errors import (
     AppIdConflictError,
@@ -36,7 +36,8 @@ from torchx_core.errors import (
     SubmitFailedError,
     SubmitOutcomeUnknownError,
 )
-from torchx_core.schedulers.difference import differences
+from torchx_core.schedulers.difference import request_differences
+from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.slurm.cancelling import ring
 from torchx_core.schedulers.slurm.commands import CommandFailed, call
 from torchx_core.schedulers.slurm.job import job_with
@@ -58,6 +59,7 @@ from torchx_core.schedulers.slurm.record import (
 )
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.schedulers.slurm.shipping import packed
+from torchx_core.supervisor.reading import DamagedFile, open_regular
 from torchx_core.supervisor.records import Json, dumps, sync_directory, write_all
 
 __all__ = ["submit"]
@@ -82,7 +84,7 @@ def submit(request: SlurmRequest, queue: JobQueue) -> None:
         record = read_record(request.app_dir)
         if record is None:
             continue  # deleted, or taken back, meanwhile
-        difference = differences(record.asked, asked)
+        difference = request_differences(record.asked, asked)
         if difference:
             raise AppIdConflictError(request.app_id, difference)
         try:
@@ -108,7 +110,7 @@ def _create(request: SlurmRequest, asked: Json) -> None:
         "sbatch": request.sbatch,
     }
     try:
-        os.makedirs(fresh, mode=0o700)
+        make_private(fresh)
         files = {
             SPEC: dumps(content),
             PLAN: dumps(request.plan),
@@ -174,10 +176,21 @@ def _is_settled(record: AppRecord) -> bool:
 @contextmanager
 def _alone(record: AppRecord) -> Generator[IO[bytes] | None]:
     """Hold the app's lock, so that of several submitters one calls sbatch; yield None if the app is gone."""
-    with open(record.path(SUBMIT_LOCK), "r+b") as lock:
+    with os.fdopen(_open_lock(record), "r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         present = read_record(record.directory)
         yield lock if present is not None and present.incarnation == record.incarnation else None
+
+
+def _open_lock(record: AppRecord) -> int:
+    path = record.path(SUBMIT_LOCK)
+    with record.naming_damage():
+        try:
+            return open_regular(path, os.O_RDWR)
+        except FileNotFoundError as err:
+            if os.path.exists(record.path(SPEC)):  # else the app was deleted
+                raise DamagedFile(path, "is missing") from err
+            raise
 
 
 def _earlier_job(record: AppRecord, app_id: str, lock: IO[bytes], queue: JobQueue) -> str | None:
@@ -199,7 +212,7 @@ def _earlier_job(record: AppRecord, app_id: str, lock: IO[bytes], queue: JobQueu
 def _sbatch(record: AppRecord, app_id: str) -> str:
     """Submit, from the record: what is submitted is what was recorded."""
     try:
-        said = call(cast("list[str]", record.content["sbatch"]), _outside_of_jobs(os.environ))
+        said = call(record.sbatch, _outside_of_jobs(os.environ))
     except CommandFailed as err:
         _take_back(record)
         raise SubmitFailedError(f"cannot submit app {app_id!r}: {err}") from err

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from typing import cast
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from torchx_core.schedulers.slurm.decide import Verdict
-from torchx_core.schedulers.slurm.exits import exit_of
-from torchx_core.schedulers.slurm.facts import Attempt, Facts, error_of
+from torchx_core.schedulers.slurm.facts import OUTCOMES, Attempt, Facts, error_of
 from torchx_core.schedulers.slurm.record import AppRecord
 from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
 from torchx_core.supervisor.records import Json
+from torchx_core.supervisor.shape import Misshapen, build, rows
+from torchx_core.supervisor.signals import exit_of
 
-__all__ = ["dump_final", "final_attempts", "load_final", "replica_state", "status"]
+__all__ = ["FinalFile", "Standing", "dump_final", "load_final", "replica_state", "status"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How an app stands at this moment."""
+
+    state: AppState
+    ended_at: float | None
+    """Set when it is over."""
+    status: AppStatus
+    attempts: list[list[Attempt]]
 
 
 def status(
@@ -85,36 +97,40 @@ def dump_final(verdict: Verdict, facts: Facts, *, ended_at: float, result: objec
     }
 
 
-def load_final(record: AppRecord, final: Json) -> AppStatus:
-    """Return the status of an app that is over."""
-    rows = cast("list[list[dict[str, object]]]", final["attempts"])
-    return status(
-        record,
-        Verdict(AppState[str(final["state"])], str(final["msg"])),
-        [[_attempt(row) for row in attempts] for attempts in rows],
-        num_restarts=cast("int", final["num_restarts"]),
-        cause=cast("int", final["cause"]),
-        result=final["result"],
-    )
+class FinalFile(NamedTuple):
+    """The last record of an app that is over."""
+
+    state: str
+    msg: str
+    ended_at: float
+    num_restarts: int
+    cause: int
+    attempts: list[object]
+    result: object
 
 
-def final_attempts(final: Json) -> list[list[Attempt]]:
-    """Return the attempts that the last record knows of, by the replica's index."""
-    return [
-        [_attempt(row) for row in rows] for rows in cast("list[list[dict[str, object]]]", final["attempts"])
+def load_final(record: AppRecord, final: FinalFile) -> Standing:
+    """Return how an app stands that is over.
+
+    Raises:
+        Misshapen: The record does not say.
+    """
+    attempts = [
+        [build(Attempt, row) for row in rows({"attempts": found}, "attempts")]
+        for found in rows(final._asdict(), "attempts")
     ]
-
-
-def _attempt(row: dict[str, object]) -> Attempt:
-    return Attempt(
-        number=cast("int", row["number"]),
-        run=cast("int", row["run"]),
-        host=str(row["host"]),
-        started_at=cast("float", row["started_at"]),
-        ended_at=cast("float | None", row["ended_at"]),
-        code=cast("int | None", row["code"]),
-        told=bool(row["told"]),
+    if final.state not in OUTCOMES or len(attempts) != len(record.replicas):
+        raise Misshapen(f"{len(attempts)} replicas end as {final.state!r}")
+    state = AppState[final.state]
+    told = status(
+        record,
+        Verdict(state, final.msg),
+        attempts,
+        num_restarts=final.num_restarts,
+        cause=final.cause,
+        result=final.result,
     )
+    return Standing(state=state, ended_at=final.ended_at, status=told, attempts=attempts)
 
 
 def _first_error(replicas: Iterable[ReplicaStatus]) -> str:

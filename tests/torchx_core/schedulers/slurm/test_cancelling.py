@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -63,10 +62,8 @@ def test_a_slurm_that_does_not_answer_is_not_waited_for(
     monkeypatch.setattr(cancelling, "PATIENCE_S", 0.1)
     runner.run(APP, "slurm", app_id="one")
     for name in ("squeue", "scancel"):
-        program(name, "exec sleep 600")
-    before = time.monotonic()
+        program(name, "exec sleep 6000")  # longer than a test may take
     assert runner.cancel(ONE) is CancelOutcome.REQUESTED
-    assert time.monotonic() - before < 30
 
 
 def test_a_job_whose_id_nobody_has_written_down(

@@ -125,7 +125,7 @@ STOPPED = attempt(143, told=True)
         (
             facts(attempt(137), attempt(0)),
             job("OUT_OF_MEMORY"),
-            over("FAILED", "the job ran out of memory on n[1-2]"),
+            over("FAILED", "the job ran out of memory on n[1-2]; memMB asks for more"),
         ),
         (
             facts(STOPPED, STOPPED, left=True),

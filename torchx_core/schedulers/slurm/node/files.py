@@ -9,6 +9,8 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, TypeVar  # noqa: UP035  (Python 3.7)
 
+from torchx_core.supervisor.reading import DamagedFile, read_object
+
 T = TypeVar("T")
 
 ROOM_LOOK_S = 1.0
@@ -29,11 +31,9 @@ def refresh(directory: str) -> None:
 def read_json(path: str) -> dict[str, Any] | None:
     """Return the JSON object in the file, or None."""
     try:
-        with open(path, "rb") as file:
-            value: dict[str, Any] | None = json.loads(file.read().decode("ascii"))
-    except (OSError, ValueError):
+        return read_object(path)
+    except (OSError, DamagedFile):
         return None
-    return value if isinstance(value, dict) else None
 
 
 def write_once(path: str, value: dict[str, Any], *, patient: bool = True, sync: bool = True) -> bool:

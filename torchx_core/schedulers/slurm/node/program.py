@@ -9,6 +9,7 @@ import selectors
 import signal
 import subprocess
 import time
+from typing import Any
 
 from torchx_core.schedulers.slurm.node.guard import Guard
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
@@ -36,6 +37,7 @@ class Program:
         self.output: Output = Output(self.folder, self._wait_for_room)
         self.told: str = ""
         self.kill_at: float | None = None
+        self.hastened_s: float | None = None
         self.pipes: list[int] = []
         self.failed_with: int = 0
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
@@ -137,15 +139,27 @@ class Program:
             self._signal(signal.SIGKILL)
             raise
         heard = signal.SIGTERM in signals
+        if self.told == STOP and stop is not None:
+            self._hasten(stop)
         if self.told in (STOP, SIGNAL):
             return
         if stop is not None and not self.told:
             grace_s = stop["grace_s"]
             self._tell(STOP, self.replica.plan["grace_s"] if grace_s is None else grace_s, heard=heard)
+            self._hasten(stop)
         elif heard:
             self._note_signal()
         elif not self.told and self.replica.restarted():
             self._tell(RESTART, self.replica.plan["grace_s"])
+
+    def _hasten(self, stop: dict[str, Any]) -> None:
+        """Kill sooner, if a later cancel has cut the grace period short; it counts from when we see it."""
+        sooner_s = stop.get("sooner_s")
+        if sooner_s is None or sooner_s == self.hastened_s:
+            return
+        self.hastened_s = sooner_s
+        if self.kill_at is not None:
+            self.kill_at = min(self.kill_at, time.monotonic() + sooner_s)
 
     def _note_signal(self) -> None:
         self._tell(SIGNAL, self.replica.plan["grace_s"], heard=True)

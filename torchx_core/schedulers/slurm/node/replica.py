@@ -10,6 +10,7 @@ from typing import Any
 from torchx_core.schedulers.slurm.node.attempts import Attempts
 from torchx_core.schedulers.slurm.node.files import done_name, read_json, refresh, this_run, write_once
 from torchx_core.schedulers.slurm.node.orders import Orders
+from torchx_core.supervisor.reading import DamagedFile, read_bytes
 
 ALONE_S = 10.0
 """How long after one replica Slurm's signal may reach the others."""
@@ -167,7 +168,6 @@ class Replica:
 
     def _lease(self) -> bytes:
         try:
-            with open(self.path("lease"), "rb") as file:
-                return file.read()
-        except OSError:
+            return read_bytes(self.path("lease"))
+        except (OSError, DamagedFile):
             return b""

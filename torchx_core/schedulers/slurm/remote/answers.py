@@ -55,6 +55,7 @@ def load_rows(data: object) -> list[ListAppResponse]:
             state=AppState[str(row["state"])],
             name=str(row["name"]),
             submitted_at=cast("float | None", row["submitted_at"]),
+            error=str(row.get("error", "")),
         )
         for row in cast("list[Json]", data)
     ]

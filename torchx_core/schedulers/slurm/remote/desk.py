@@ -125,7 +125,9 @@ def _open(desk: Desk, _scheduler: _Scheduler, question: Json) -> Json:
 
 _VERBS: Final[Mapping[str, _Verb]] = {
     "cancel": _cancel,
-    "delete": lambda _, scheduler, question: scheduler.delete(_app_id(question)),
+    "delete": lambda _, scheduler, question: scheduler.delete(
+        _app_id(question), force=bool(question.get("force"))
+    ),
     "describe": _describe,
     "describe_native": lambda _, scheduler, question: scheduler.describe_native(_app_id(question)),
     "diagnose": lambda _, scheduler, __: dump_findings(scheduler.diagnose()),

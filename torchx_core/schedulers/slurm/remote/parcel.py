@@ -19,7 +19,7 @@ from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 
 __all__ = ["command_line", "parcel"]
 
-_PARTS: Final = ("__init__.py", "errors.py", "specs", "supervisor", "schedulers")
+_PARTS: Final = ("__init__.py", "errors.py", "terminal.py", "specs", "supervisor", "schedulers")
 _LEFT_OUT: Final = ("schedulers/docker", "schedulers/local")
 
 # Any Python there is can read this: it tells its version before it meets what it cannot.

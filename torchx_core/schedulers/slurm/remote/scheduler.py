@@ -127,9 +127,9 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
         outcome = self._call("cancel", app_id=app_id, grace_s=grace_s, reason=reason, if_owner=if_owner)
         return CancelOutcome[str(outcome)]
 
-    def delete(self, app_id: str) -> None:
-        """Remove the record and the logs of a terminal app."""
-        self._call("delete", app_id=app_id)
+    def delete(self, app_id: str, *, force: bool = False) -> None:
+        """Remove the record and the logs of a terminal app, or of a damaged one."""
+        self._call("delete", app_id=app_id, force=force)
 
     def size_bytes(self, app_id: str) -> int:
         """Return the size of the app's record and logs."""

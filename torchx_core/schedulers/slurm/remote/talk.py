@@ -20,6 +20,8 @@ logger: Final = logging.getLogger(__name__)
 _GREETING_S = 120.0
 """How long the other side may take to load this library: home directories of clusters can be slow."""
 _QUOTED_LINES = 5
+_SHELLS_KILLED = 128
+"""What a shell adds to the number of the signal that killed its program."""
 _NEEDED: Final = "3.11 or newer"
 
 
@@ -111,9 +113,11 @@ class Talk:
     def _no_agent(self, reason: str, exit_code: int | None) -> SchedulerError:
         self._err.end()
         said = f"; it says: {' / '.join(self._noise)}" if self._noise else ""
-        if exit_code is None:
-            return SchedulerError(f"login node {self._node}: {reason}{said}", retryable=True)
-        return self._bad_python(f"did not run (exit code {exit_code}){said}")
+        if exit_code is not None and exit_code > _SHELLS_KILLED:  # by a login node that is short of memory
+            reason = f"{self._node.python!r} was killed (exit code {exit_code})"
+        elif exit_code is not None:
+            return self._bad_python(f"did not run (exit code {exit_code}){said}")
+        return SchedulerError(f"login node {self._node}: {reason}{said}", retryable=True)
 
     def _bad_python(self, problem: str) -> SchedulerError:
         return SchedulerError(

@@ -21,6 +21,7 @@ class TestSlurmOverSsh(SchedulerContract):
     backend = "slurm"
     short_s = 2.0  # the nodes look at the shared directory once a second
     patience_s = 60.0
+    reached_by = frozenset({"HOME"})  # of the user's ssh configuration
 
     @pytest.fixture
     def new_runner(self, login_node: SshServer) -> NewRunner:

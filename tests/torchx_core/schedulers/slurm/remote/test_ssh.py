@@ -148,6 +148,18 @@ def test_no_python_there(lonely_node: SshServer) -> None:
     assert "TORCHX_SLURM_SSH_PYTHON" in str(error)
 
 
+@pytest.mark.parametrize("end", ["kill -KILL $$", "exit 137"])
+def test_a_python_that_is_killed_there(lonely_node: SshServer, tmp_path: Path, end: str) -> None:
+    """The error may be gone with the next try, and blames no Python: the login node was short of memory."""
+    del lonely_node
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{end}\n")
+    python.chmod(0o755)
+    error = _failure(_scheduler(python=str(python)))
+    assert error.retryable
+    assert "name a Python" not in str(error)
+
+
 def test_a_login_node_that_falls_silent(lonely_node: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one whose power was cut: it is noticed, and the question is put through another connection."""
     monkeypatch.setattr(ssh, "_KEEPALIVE_S", 1.0)
