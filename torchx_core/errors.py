@@ -38,6 +38,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from torchx_core.terminal import harmless
+
 if TYPE_CHECKING:
     from torchx_core.specs import AppStatus
 
@@ -81,6 +83,10 @@ class TorchXError(Exception):
         """Rebuild from message and facts: ``BaseException`` would call the constructor with the message."""
         return _rebuild, (type(self), self.args, vars(self))
 
+    def __str__(self) -> str:
+        """Return the message; what apps and other programs say in it cannot drive a terminal."""
+        return harmless(Exception.__str__(self))  # KeyError's shows a repr
+
     def to_json(self) -> dict[str, object]:
         """Return type, message and facts as plain JSON values.
 
@@ -109,12 +115,19 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest known name, or an empty string."""
+def did_you_mean(given: str, known: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest known name, or an empty string.
+
+    Args:
+        given: What was given.
+        known: The names to suggest.
+        aliases: Other names that are understood, each with the name to suggest instead.
+    """
     import difflib  # imported here: 3 ms that only a failing call should pay
 
-    close = difflib.get_close_matches(given, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    names = {**(aliases or {}), **{name: name for name in known}}
+    close = difflib.get_close_matches(given, names, n=1)
+    return f"; did you mean {names[close[0]]!r}?" if close else ""
 
 
 class InvalidInputError(TorchXError, ValueError):
@@ -385,10 +398,12 @@ class StoredStateError(TorchXError):
 class CorruptRecordError(StoredStateError):
     """A record is torn or is not what it should be."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        """Name the file and what is wrong with it."""
+    def __init__(self, path: str, problem: str, app_handle: str = "") -> None:
+        """Name the file, what is wrong with it, and the app if it can be forgotten."""
         self.path = path
-        super().__init__(f"corrupt record {path}: {problem}")
+        self.app_handle = app_handle
+        advice = f"; to forget the app: torchx-core delete --force {app_handle}" if app_handle else ""
+        super().__init__(f"corrupt record {path}: {problem}{advice}")
 
 
 class NewerRecordError(StoredStateError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -91,7 +90,7 @@ def test_long_reports_of_several_processes_do_not_mix(report_file: Path) -> None
         return len(lines) == writers * each
 
     wait_until(all_read, timeout_s=60)
-    os.close(pipe.fd)
+    pipe.pipe.close()
     for process in processes:
         assert process.wait() == 0
     values = [parse_report(line)["value"] for line in lines]

@@ -19,7 +19,8 @@ __all__ = ["command", "may_ask"]
 @cli_command("delete")
 @handles_argument
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, also for several apps.")
-def command(output: Output, app_handles: tuple[str, ...], *, yes: bool) -> None:
+@click.option("--force", is_flag=True, help="Of an app whose record is damaged, end what may still run.")
+def command(output: Output, app_handles: tuple[str, ...], *, yes: bool, force: bool) -> None:
     """Forget apps that have ended: their records and their logs.
 
     All are looked at first: when one is unknown or still runs, none is deleted. On a terminal, several are
@@ -31,7 +32,7 @@ def command(output: Output, app_handles: tuple[str, ...], *, yes: bool) -> None:
         if len(app_handles) > 1 and not yes and may_ask(output):
             click.confirm(f"delete {len(app_handles)} apps and their logs?", abort=True, err=True)
         for app_handle in app_handles:
-            runner.delete(app_handle)
+            runner.delete(app_handle, force=force)
             if output.json:
                 output.documents([{**handle_fields(app_handle), "deleted": True}])
             else:

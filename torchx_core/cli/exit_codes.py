@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from enum import IntEnum
 
 from torchx_core.errors import (
@@ -14,6 +13,7 @@ from torchx_core.errors import (
     WaitTimeoutError,
 )
 from torchx_core.specs import AppState, AppStatus
+from torchx_core.supervisor.signals import signal_number
 
 __all__ = ["ExitCode", "code_of_error", "code_of_signal", "code_of_status"]
 
@@ -77,14 +77,8 @@ def code_of_status(status: AppStatus) -> int:
         return ExitCode.CANCELLED
     for replica in status.failed_replicas():
         if replica.signal is not None:
-            return _code_of_signal_name(replica.signal)
+            number = signal_number(replica.signal)
+            return ExitCode.FAILURE if number is None else code_of_signal(number)
         if replica.exit_code:
             return replica.exit_code if 0 < replica.exit_code <= _LARGEST else ExitCode.FAILURE
     return ExitCode.FAILURE
-
-
-def _code_of_signal_name(name: str) -> int:
-    try:
-        return code_of_signal(signal.Signals[name])
-    except KeyError:  # a real-time signal has no name of its own
-        return ExitCode.FAILURE

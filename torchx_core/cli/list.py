@@ -54,6 +54,9 @@ def command(output: Output, scheduler: str | None, session: str | None, states: 
     if output.json:
         output.document({"apps": list(map(_document, apps)), "unreachable": listing.unreachable})
         return
+    for app in apps:
+        if app.error:
+            output.remark(output.paint_remark(f"{app.app_handle}: {app.error}", DIM))
     for name, why in listing.unreachable.items():
         output.remark(output.paint_remark(f"{name} was not asked: {why}", DIM))
     if apps:
@@ -96,4 +99,5 @@ def _document(app: ListAppResponse) -> dict[str, object]:
         "state": app.state.name,
         "name": app.name,
         "submitted_at": app.submitted_at,
+        **({"error": app.error} if app.error else {}),
     }

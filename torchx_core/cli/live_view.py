@@ -39,7 +39,7 @@ class LiveView:
         self._logs = logs
         self._app_id = app_id
         self._board = board
-        self._area = LiveArea(output.write, lambda: output.size.columns)
+        self._area = LiveArea(output.draw, lambda: output.size.columns)
         self._printer = LinePrinter(output.paint, terminal=True)
         self._question = ""
         self._drawn_at = 0.0
@@ -69,7 +69,7 @@ class LiveView:
         lines = board_lines(self._board, self._app_id, now=time.time(), size=size, paint=paint)
         if self._question:
             lines.append(paint(fit(self._question, size.columns - 1), WARN))
-        self._area.draw(lines, above)
+        self._area.draw([self._output.shown(line) for line in lines], self._output.shown(above))
 
     def close(self) -> None:
         """Remove the board."""

@@ -82,9 +82,9 @@ def command(output: Output, target: str, **options: Unpack[_Options]) -> int:
             wanted.app_handle,
             roles=None if wanted.role is None else [wanted.role],
             streams=Stream(options["streams"]),
-            tick_s=None if options["tail"] else 0.0,
+            until_now=not options["tail"],
         )
-        _print(output, batches if options["tail"] else _written_so_far(batches), selection)
+        _print(output, batches, selection)
     return 0
 
 
@@ -131,14 +131,6 @@ def _check_replicas(runner: Runner, target: LogTarget) -> None:
                 if number >= role.num_replicas:
                     known = map(str, range(role.num_replicas))
                     raise UnknownReplicaError(target.app_handle, role.name, number, known)
-
-
-def _written_so_far(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield batches until nothing is there at this moment."""
-    for batch in batches:
-        if not batch.events:
-            return
-        yield batch
 
 
 def _print(output: Output, batches: Iterator[Batch], selection: Selection) -> None:

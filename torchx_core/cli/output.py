@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TextIO, final
 
 from torchx_core.cli.styles import DIM, Paint, in_colour, plainly
+from torchx_core.terminal import harmless
 
 __all__ = ["Output"]
 
@@ -38,6 +39,7 @@ class Output:
         self.terminal: bool = stdout.isatty() and smart
         self.paint: Paint = in_colour if coloured and stdout.isatty() else plainly
         self.paint_remark: Paint = in_colour if coloured and stderr.isatty() else plainly
+        self._colours = coloured
 
     @staticmethod
     def of_process() -> Output:
@@ -66,9 +68,20 @@ class Output:
     def write(self, text: str) -> None:
         """Write to stdout and flush, so that a reader sees it now.
 
+        Much of what is shown was said by apps and other programs: a terminal gets what does it no harm, a
+        pipe or a file gets all of it.
+
         Raises:
             BrokenPipeError: Nobody reads any more.
         """
+        self.draw(self.shown(text))
+
+    def shown(self, text: str) -> str:
+        """Return what `write` writes of the text."""
+        return harmless(text, colours=self._colours) if self._stdout.isatty() else text
+
+    def draw(self, text: str) -> None:
+        """Write to stdout as it is; for text that moves the cursor on purpose."""
         self._stdout.write(text)
         self._stdout.flush()
 
@@ -87,7 +100,8 @@ class Output:
     def remark(self, text: str) -> None:
         """Write a line to stderr; losing it is no reason to stop."""
         with suppress(OSError, ValueError):
-            self._stderr.write(f"{text}\n")
+            shown = harmless(text, colours=self._colours) if self._stderr.isatty() else text
+            self._stderr.write(f"{shown}\n")
             self._stderr.flush()
 
     def hint(self, text: str) -> None:

@@ -6,12 +6,11 @@ import re
 from typing import Final
 from unicodedata import category, combining, east_asian_width
 
+from torchx_core.terminal import harmless
+
 __all__ = ["cell_width", "fit", "one_line"]
 
-# Colours, cursor movements, window titles: what starts with ESC.
-_ESCAPES: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)|\x1b[ -/]*[0-~]?", re.DOTALL
-)
+_SPACE: Final = re.compile(r"\s")
 _ZERO_WIDTH: Final = frozenset({"Cc", "Cf", "Me", "Mn"})
 
 
@@ -56,5 +55,5 @@ def one_line(text: str) -> str:
         >>> one_line("\x1b[31mred\x1b[0m\tand\nmore\a")
         'red and more'
     """
-    plain = _ESCAPES.sub("", text)
+    plain = harmless(_SPACE.sub(" ", text), colours=False)
     return "".join(c if c.isprintable() else " " if c.isspace() else "" for c in plain)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
 from importlib import import_module
+from subprocess import CalledProcessError, TimeoutExpired
 from typing import Any, Final, Protocol, cast
 
 from torchx_core.errors import (
@@ -36,9 +37,12 @@ __all__ = [
     "stream",
     "to_torchx",
     "translated",
+    "was_cut_off",
 ]
 
 
+_SHELLS_KILLED: Final = 128
+"""What a shell adds to the number of the signal that killed its program; ssh loses a connection with 255."""
 _SPENT: Final = ("overrides", "workspace")  # applied, and refused, before a request is rendered
 
 
@@ -270,6 +274,43 @@ def stream(name: str | None) -> object:
 
 def _away(message: str) -> SchedulerError:
     return SchedulerError(message, retryable=True)
+
+
+_CUT: Final = frozenset(
+    {
+        "requests.exceptions.ChunkedEncodingError",
+        "requests.exceptions.ConnectionError",
+        "requests.exceptions.Timeout",
+        "urllib3.exceptions.ProtocolError",
+        "urllib3.exceptions.TimeoutError",
+    }
+)
+"""Errors of client libraries that say that no answer came; none of them is imported here."""
+
+
+def was_cut_off(err: BaseException) -> bool:
+    """Return whether an error says that no answer came, so that what was asked may have been done.
+
+    A command that was killed is such a case, and a connection that was lost; one that nobody accepted is not.
+    """
+    causes = list(_causes(err))
+    if any(isinstance(cause, ConnectionRefusedError | FileNotFoundError) for cause in causes):
+        return False
+    return any(_is_cut(cause) for cause in causes)
+
+
+def _causes(err: BaseException | None) -> Iterator[BaseException]:
+    while err is not None:
+        yield err
+        err = err.__cause__ or err.__context__
+
+
+def _is_cut(err: BaseException) -> bool:
+    if isinstance(err, CalledProcessError):
+        return err.returncode < 0 or err.returncode > _SHELLS_KILLED
+    if isinstance(err, ConnectionError | TimeoutError | TimeoutExpired):
+        return True
+    return not _CUT.isdisjoint(f"{cls.__module__}.{cls.__qualname__}" for cls in type(err).__mro__)
 
 
 @contextmanager

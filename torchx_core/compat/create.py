@@ -18,7 +18,7 @@ from torchx_core.compat.records import Store
 from torchx_core.compat.remote import RemoteBackend
 from torchx_core.compat.scheduler import BridgeScheduler
 from torchx_core.schedulers import Capabilities
-from torchx_core.schedulers.paths import default_state_dir
+from torchx_core.schedulers.paths import state_root
 
 __all__ = ["factory"]
 
@@ -35,7 +35,7 @@ def factory(backend: str) -> Callable[..., BridgeScheduler]:
     """
 
     def create(session_name: str, *, state_dir: str | None = None, **params: object) -> BridgeScheduler:
-        root = os.path.abspath(state_dir) if state_dir else default_state_dir()  # noqa: PTH100  # as local does
+        root = state_root(state_dir)
         made = _make(backend, session_name, root, params)
         return _class_of(made.backend)(backend, session_name, made.backend, made.store)
 

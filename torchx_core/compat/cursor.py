@@ -38,7 +38,7 @@ def decode(cursor: str, incarnation: str) -> Place:
     """
     try:
         value: object = json.loads(cursor)
-    except ValueError as err:
+    except (ValueError, RecursionError) as err:
         raise InvalidCursorError(cursor, "not JSON") from err
     if not isinstance(value, dict):
         raise InvalidCursorError(cursor, "not a JSON object")

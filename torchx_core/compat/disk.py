@@ -9,15 +9,18 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import cast
 
 from torchx_core.compat.records import Content, Lock, Record, Store, oldest_first
-from torchx_core.errors import CorruptRecordError, NewerRecordError
-from torchx_core.schedulers.paths import file_name, name_of
+from torchx_core.errors import CorruptRecordError
+from torchx_core.schedulers.locks import locked_session
+from torchx_core.schedulers.paths import check_owner, file_name, make_private, name_of
+from torchx_core.schedulers.stored import handle_of, is_debris, naming_damage, read_fact
+from torchx_core.supervisor.reading import open_regular
 
 __all__ = ["DiskStore"]
 
 VERSION = 1
+_ASKED = "asked.json"
 
 
 class DiskStore(Store):
@@ -28,12 +31,15 @@ class DiskStore(Store):
     """
 
     def __init__(self, state_dir: str, backend: str, session_name: str) -> None:
+        self._root = Path(state_dir)
         self._directory = Path(state_dir, backend, file_name(session_name))
 
     def create(self, app_id: str, asked: Content) -> Record:
         """Return the app's record; a new one where there was none."""
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check_place()
+        make_private(str(self._directory))
         place = self._directory / file_name(app_id)
+        self._clear_debris(place)
         fresh = self._hidden("new")
         fresh.mkdir(mode=0o700)
         try:
@@ -47,11 +53,14 @@ class DiskStore(Store):
 
     def find(self, app_id: str) -> Record | None:
         """Return the app's record, or None."""
-        record = DiskRecord(self._directory / file_name(app_id), app_id)
-        return record if record.is_there() else None
+        self._check_place()
+        place = self._directory / file_name(app_id)
+        record = DiskRecord(place, app_id)
+        return record if record.is_there() or is_debris(str(place), _ASKED) else None
 
     def all(self) -> list[Record]:
         """Return every record, oldest first."""
+        self._check_place()
         try:
             names = [path.name for path in self._directory.iterdir() if not path.name.startswith(".")]
         except FileNotFoundError:
@@ -66,6 +75,19 @@ class DiskStore(Store):
             (self._directory / file_name(record.app_id)).rename(aside)
             shutil.rmtree(aside, ignore_errors=True)
 
+    def _check_place(self) -> None:
+        for directory in (self._root, self._directory.parent, self._directory):
+            check_owner(str(directory))
+
+    def _clear_debris(self, place: Path) -> None:
+        """Move aside a directory without the fact that makes it an app's: somebody deleted that by hand."""
+        if is_debris(str(place), _ASKED):
+            with locked_session(str(self._directory)):
+                if is_debris(str(place), _ASKED):  # else another submit did it
+                    aside = self._hidden("deleted")
+                    place.rename(aside)
+                    shutil.rmtree(aside, ignore_errors=True)
+
     def _hidden(self, what: str) -> Path:
         return self._directory / f".{what}-{os.urandom(6).hex()}"
 
@@ -79,7 +101,7 @@ class DiskRecord(Record):
 
     def is_there(self) -> bool:
         """Return whether the first fact has been told."""
-        return self._file("asked").exists()
+        return os.path.lexists(self._file("asked"))  # whatever it is: who reads it says so
 
     def get(self, fact: str) -> Content | None:
         """Return the fact, or None.
@@ -88,16 +110,14 @@ class DiskRecord(Record):
             CorruptRecordError: The file is not what was written.
             NewerRecordError: A newer version of this library wrote it.
         """
-        file = self._file(fact)
-        try:
-            content: object = json.loads(file.read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError as err:
-            raise CorruptRecordError(str(file), f"not JSON: {err}") from err
-        if not isinstance(content, dict):
-            raise CorruptRecordError(str(file), "not a JSON object")
-        return _checked(cast("dict[str, object]", content), file)
+        content = read_fact(str(self._file(fact)), VERSION)
+        if content is None and fact == "asked" and is_debris(str(self._directory), _ASKED):
+            raise self.damage("is missing")
+        return content
+
+    def damage(self, problem: str) -> CorruptRecordError:
+        """Return the error for a record that cannot be used."""
+        return CorruptRecordError(str(self._file("asked")), problem, handle_of(str(self._directory)))
 
     def put(self, fact: str, content: Content) -> Content:
         """Tell the fact unless somebody was first, or the app was forgotten meanwhile."""
@@ -115,30 +135,56 @@ class DiskRecord(Record):
         return self.get(fact) or content
 
     def replace(self, fact: str, content: Content) -> None:
-        """Tell the fact anew."""
-        self._draft(content).rename(self._file(fact))
+        """Tell the fact anew.
+
+        Raises:
+            CorruptRecordError: A directory lies in its place.
+        """
+        draft = self._draft(content)
+        try:
+            draft.rename(self._file(fact))
+        except IsADirectoryError as err:
+            draft.unlink()
+            raise CorruptRecordError(
+                str(self._file(fact)), "is no regular file", handle_of(str(self._directory))
+            ) from err
         _sync(self._directory)
 
     @contextmanager
     def locked(self, lock: Lock) -> Generator[bool]:
-        """Hold the lock; it goes with its process, however that dies."""
+        """Hold the lock; it goes with its process, however that dies.
+
+        Raises:
+            CorruptRecordError: Something else lies in its place.
+        """
         try:
-            file = self._lock_file(lock).open("a")
+            fd = self._open_lock(lock, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             yield False
             return
-        with file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield self._is_mine(file.fileno(), lock)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield self._is_mine(fd, lock)
+        finally:
+            os.close(fd)
 
     def is_locked(self, lock: Lock) -> bool:
         """Return whether somebody holds the lock."""
-        with suppress(FileNotFoundError), self._lock_file(lock).open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who ask do not see each other
-            except BlockingIOError:
-                return True
+        try:
+            fd = self._open_lock(lock, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who ask do not see each other
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
         return False
+
+    def _open_lock(self, lock: Lock, flags: int) -> int:
+        with naming_damage(str(self._directory)):
+            return open_regular(str(self._lock_file(lock)), flags)
 
     def _is_mine(self, fd: int, lock: Lock) -> bool:
         """Return whether the directory was not removed, and made anew, while we waited for its lock."""
@@ -160,15 +206,6 @@ class DiskRecord(Record):
 
     def _lock_file(self, lock: Lock) -> Path:
         return self._directory / f"{lock}.lock"
-
-
-def _checked(content: dict[str, object], file: Path) -> Content:
-    version = content.pop("version", None)
-    if not isinstance(version, int):
-        raise CorruptRecordError(str(file), "it has no version")
-    if version > VERSION:
-        raise NewerRecordError(str(file), version, VERSION)
-    return content
 
 
 def _sync(directory: Path) -> None:

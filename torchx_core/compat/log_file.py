@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torchx_core.compat.backend import Lines
+from torchx_core.compat.backend import Lines, LogsUnavailableError
+from torchx_core.supervisor.reading import DamagedFile, read_part
 
 __all__ = ["read_lines"]
 
@@ -18,13 +19,16 @@ def read_lines(path: str, position: int, *, ended: bool) -> Lines:
 
     What follows the last newline is left for later, unless the writer has ended. A line longer than a
     chunk comes in pieces, always the same ones.
+
+    Raises:
+        LogsUnavailableError: What lies there is no log.
     """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  # many times a second
-            file.seek(position)
-            data = file.read(_CHUNK_BYTES)
+        data = read_part(path, position, _CHUNK_BYTES)
     except FileNotFoundError:
         return Lines((), position)
+    except DamagedFile as err:
+        raise LogsUnavailableError(str(err)) from err
     full = len(data) == _CHUNK_BYTES
     size = data.rfind(b"\n") + 1
     if size:

@@ -27,6 +27,8 @@ from torchx_core.compat.log_file import read_lines
 from torchx_core.errors import InvalidAppError, SubmitFailedError
 from torchx_core.schedulers.events import StreamName
 from torchx_core.specs import NONE, AppDef, AppState, CfgVal, ReplicaStatus
+from torchx_core.supervisor.reading import MAX_ERROR_FILE_BYTES, DamagedFile, read_bytes
+from torchx_core.supervisor.signals import signal_name
 
 __all__ = ["LOCAL_CLASS", "ProcessBackend"]
 
@@ -229,19 +231,17 @@ def _status(key: ReplicaKey, replica: _Replica) -> ReplicaStatus:
     if code is not None:
         status.state = AppState.FAILED if code else AppState.SUCCEEDED
         status.exit_code = code if code >= 0 else None
-        status.signal = _signal_name(-code) if code < 0 else None
+        status.signal = signal_name(-code) if code < 0 else None
         status.structured_error_msg = _error(replica)
     return status
 
 
-def _signal_name(number: int) -> str:
-    return signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
-
-
 def _error(replica: _Replica) -> str:
     try:
-        return Path(replica.error_file).read_text(errors="replace") or NONE
-    except OSError:
+        return (
+            read_bytes(replica.error_file, MAX_ERROR_FILE_BYTES, follow=True).decode(errors="replace") or NONE
+        )
+    except (OSError, DamagedFile):
         return NONE
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
+
+from torchx_core.errors import CorruptRecordError, StoredStateError
+from torchx_core.supervisor.shape import is_time
 
 __all__ = ["Content", "Lock", "Record", "Store", "number", "oldest_first", "text"]
 
@@ -30,6 +33,10 @@ class Record(ABC):
     def asked(self) -> Content:
         """What was submitted: ``incarnation``, ``created_at``, ``name``, ``app``, ``cfg``."""
         return self.get("asked") or {}
+
+    def damage(self, problem: str) -> CorruptRecordError:
+        """Return the error for a record that cannot be used."""
+        return CorruptRecordError(f"of app {self.app_id}", problem)
 
     @abstractmethod
     def get(self, fact: str) -> Content | None:
@@ -73,14 +80,17 @@ class Store(ABC):
 
 
 def oldest_first(record: Record) -> tuple[float, str]:
-    """Return a key to sort by."""
-    return number(record.asked, "created_at"), record.app_id
+    """Return a key to sort by; a damaged record comes first."""
+    try:
+        return number(record.asked, "created_at"), record.app_id
+    except StoredStateError:
+        return 0.0, record.app_id
 
 
 def number(content: Content, key: str) -> float:
-    """Return a number out of a fact, 0 when it is not there."""
+    """Return a time out of a fact, 0 when it is not there."""
     value = content.get(key)
-    return float(value) if isinstance(value, int | float) else 0.0
+    return float(cast("float", value)) if is_time(value) else 0.0
 
 
 def text(content: Content | None, key: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from torchx_core.compat import _torchx
 from torchx_core.compat.backend import Backend, Lines, LogsUnavailableError, ReplicaKey, Sight
-from torchx_core.errors import SubmitFailedError
+from torchx_core.errors import SchedulerError, SubmitFailedError
 from torchx_core.schedulers.events import StreamName
 
 __all__ = ["RemoteBackend"]
@@ -31,11 +31,18 @@ class RemoteBackend(Backend):
         self.streams = streams
 
     def submit(self, native: _torchx.NativeDryRun) -> str:
-        """Submit; cancel what fails half way, where TorchX says beforehand what its id would be."""
+        """Submit; cancel what fails half way, where TorchX says beforehand what its id would be.
+
+        Raises:
+            SubmitFailedError: The backend refused.
+            SchedulerError: No answer came: the app may be there.
+        """
         try:
             with _torchx.translated(f"TorchX could not submit to {self.name}", SubmitFailedError):
                 return self.upstream.schedule(native)
-        except SubmitFailedError:
+        except SubmitFailedError as err:
+            if _torchx.was_cut_off(err):
+                raise SchedulerError(str(err), retryable=True) from err.__cause__
             native_id = _torchx.native_id_of(native)
             if native_id is not None:
                 with _logged(f"taking back {native_id}"):

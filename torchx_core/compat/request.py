@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Template
 from typing import cast
 
 from torchx_core.compat import _torchx
-from torchx_core.schedulers.secrets import MASK, looks_secret
-from torchx_core.specs import AppDef, CfgVal
+from torchx_core.schedulers.secrets import MASK, secret_parts
+from torchx_core.specs import AppDef, BindMount, CfgVal
+from torchx_core.specs.mounts import Mount
 
 __all__ = ["BridgeRequest", "masked", "with_app_id"]
 
@@ -46,22 +48,30 @@ def masked(text: str, app: AppDef) -> str:
     """Return the text without the values of the app's variables that look secret."""
     for role in app.roles:
         for name, value in role.env.items():
-            if looks_secret(name) and len(value) >= _SHORTEST_SECRET:
-                text = text.replace(value, MASK)
+            for part in secret_parts(name, value):
+                text = text.replace(part, MASK) if len(part) >= _SHORTEST_SECRET else text
     return text
 
 
 def with_app_id(app: AppDef, app_id: str) -> AppDef:
-    """Return a copy in which the macro ``${app_id}`` is this app id; all else is left for TorchX to fill in.
+    """Return a copy with this app id for the macro ``${app_id}``, and the home for ``~`` in mounts.
 
-    TorchX would put its own id there, by which nobody here can find the app.
+    TorchX would put its own id there, by which nobody here can find the app, and takes a mount's source as it
+    is. Other macros are left for it to fill in.
     """
     filled = copy.deepcopy(app)
     for role in filled.roles:
         role.args = [_fill(arg, app_id) for arg in role.args]
         role.env = {name: _fill(value, app_id) for name, value in role.env.items()}
+        role.mounts = [_expanded(mount) for mount in role.mounts]
         role.metadata = cast("dict[str, object]", _fill_nested(role.metadata, app_id))
     return filled
+
+
+def _expanded(mount: Mount) -> Mount:
+    if not isinstance(mount, BindMount):
+        return mount
+    return replace(mount, src_path=os.path.expanduser(mount.src_path))  # noqa: PTH111  (as in ``hardware``)
 
 
 def _fill(text: str, app_id: str) -> str:

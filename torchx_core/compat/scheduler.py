@@ -15,11 +15,12 @@ from torchx_core.compat.gather import Gatherer
 from torchx_core.compat.records import Record, Store, number, text
 from torchx_core.compat.request import BridgeRequest, masked, with_app_id
 from torchx_core.compat.submit import is_lost, submit_once
-from torchx_core.compat.view import app_of, look
+from torchx_core.compat.view import app_of, look, native_id_of
 from torchx_core.errors import (
     AppNotTerminalError,
     InvalidInputError,
     SchedulerError,
+    StoredStateError,
     TorchXError,
     UnknownAppException,
 )
@@ -89,7 +90,7 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
     def describe_native(self, app_id: str) -> object | None:
         """Return TorchX's own id of the app, and its request, where TorchX can read that back."""
         record = self._store.find(app_id)
-        native_id = "" if record is None else text(record.get("submitted"), "native_id")
+        native_id = "" if record is None else native_id_of(record)
         if record is None or not native_id:
             return None
         request = self._backend.describe_native(native_id)
@@ -117,6 +118,8 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
             known = look(record, self._backend)
         except SchedulerError:
             known = None
+        except StoredStateError as err:
+            return ListAppResponse(app_id=record.app_id, state=AppState.UNKNOWN, error=str(err))
         return ListAppResponse(
             app_id=record.app_id,
             state=AppState.UNKNOWN if known is None else known.status.state,
@@ -155,13 +158,23 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
         self._backend.cancel(known.native_id, grace_s)
         return CancelOutcome.REQUESTED
 
-    def delete(self, app_id: str) -> None:
-        """Forget a terminal app, or one whose submitter died or whose backend has no trace of it."""
+    def delete(self, app_id: str, *, force: bool = False) -> None:
+        """Forget a terminal app, or one whose submitter died or whose backend has no trace of it.
+
+        Of an app whose record is damaged nobody knows TorchX's own id: by force, only the record goes.
+        """
         record = self._store.find(app_id)
         if record is None:
             return
-        known = look(record, self._backend)
-        if known is not None and not is_terminal(known.status.state) and not is_lost(record):
+        try:
+            known = look(record, self._backend)
+            ended = known is None or is_terminal(known.status.state) or is_lost(record)
+        except StoredStateError:
+            if not force:
+                raise
+            self._store.remove(record)
+            return
+        if known is not None and not ended:
             raise AppNotTerminalError(self._handle(app_id), str(known.status.state), "delete")
         if known is not None and known.native_id:
             self._backend.forget(known.native_id)

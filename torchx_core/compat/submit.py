@@ -2,7 +2,7 @@
 
 ``attempt.<n>`` is written before TorchX is asked to submit and holds the id that the app will have there,
 where TorchX says it beforehand; ``submitted`` is written when it has. Whoever finds an attempt without that,
-and nobody at work, follows a crash: the app is looked for under that id.
+and nobody at work, follows a crash or a lost answer: the app is looked for under that id.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ from torchx_core.compat import _torchx
 from torchx_core.compat.backend import Backend
 from torchx_core.compat.records import Record, Store, text
 from torchx_core.compat.request import BridgeRequest
-from torchx_core.errors import AppIdConflictError, SubmitFailedError, SubmitOutcomeUnknownError
-from torchx_core.schedulers.difference import differences
+from torchx_core.errors import (
+    AppIdConflictError,
+    SchedulerError,
+    SubmitFailedError,
+    SubmitOutcomeUnknownError,
+)
+from torchx_core.schedulers.difference import request_differences
 
 __all__ = ["is_lost", "submit_once"]
 
@@ -26,7 +31,8 @@ def submit_once(store: Store, backend: Backend, request: BridgeRequest) -> None:
     Raises:
         AppIdConflictError: The id is taken by a different request.
         SubmitFailedError: It could not be submitted; the id is free again.
-        SubmitOutcomeUnknownError: A submitter died at work, and its backend cannot be asked what came of it.
+        SubmitOutcomeUnknownError: The backend did not answer; or a submitter died at work, and its backend
+            cannot be asked what came of it.
     """
     while True:
         record = store.create(request.app_id, _first_fact(request))
@@ -55,7 +61,7 @@ def _first_fact(request: BridgeRequest) -> dict[str, object]:
 
 def _refuse_other(record: Record, request: BridgeRequest) -> None:
     stored = {key: record.asked.get(key) for key in ("app", "cfg")}
-    difference = differences(stored, request.asked())
+    difference = request_differences(stored, request.asked())
     if difference:
         raise AppIdConflictError(request.app_id, difference)
 
@@ -87,6 +93,8 @@ def _submit(store: Store, record: Record, backend: Backend, request: BridgeReque
     except SubmitFailedError:
         store.remove(record)
         raise
+    except SchedulerError as err:  # the next submit finds the attempt, as after a crash
+        raise SubmitOutcomeUnknownError(request.app_id, str(err)) from err
     record.put("submitted", {"native_id": native_id, "at": time.time()})
 
 

@@ -10,9 +10,10 @@ from typing import cast
 from torchx_core.compat.backend import Backend, Sight
 from torchx_core.compat.records import Record, number, text
 from torchx_core.compat.submit import is_lost
+from torchx_core.errors import InvalidAppError
 from torchx_core.specs import AppDef, AppState, AppStatus, ReplicaStatus, Role, RoleStatus, is_terminal
 
-__all__ = ["Known", "app_of", "look"]
+__all__ = ["Known", "app_of", "look", "native_id_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +28,29 @@ class Known:
 
 
 def app_of(record: Record) -> AppDef:
-    """Return the app as it was submitted."""
-    return AppDef.from_dict(cast("Mapping[str, object]", record.asked["app"]))
+    """Return the app as it was submitted.
+
+    Raises:
+        CorruptRecordError: It is none.
+    """
+    app = record.asked.get("app")
+    try:
+        return AppDef.from_dict(cast("Mapping[str, object]", app if isinstance(app, dict) else {}))
+    except InvalidAppError as err:
+        raise record.damage(f"its app cannot be read: {err}") from err
+
+
+def native_id_of(record: Record) -> str:
+    """Return TorchX's own id of the app, empty while it is not known to be submitted.
+
+    Raises:
+        CorruptRecordError: It was submitted, and nobody knows as what.
+    """
+    submitted = record.get("submitted")
+    native_id = text(submitted, "native_id")
+    if submitted is not None and not native_id:
+        raise record.damage("it was submitted, and TorchX's own id of it is missing")
+    return native_id
 
 
 def look(record: Record, backend: Backend) -> Known | None:
@@ -40,10 +62,10 @@ def look(record: Record, backend: Backend) -> Known | None:
         SchedulerError: The backend cannot be asked.
     """
     app = app_of(record)
-    native_id = text(record.get("submitted"), "native_id")
+    native_id = native_id_of(record)
     final = record.get("final")
     if final is not None:
-        return _known(app, record, AppStatus.from_json(final), native_id)
+        return _known(app, record, _final(record, final), native_id)
     if not native_id:
         return Known(app=app, status=_before(record))
     sight = backend.look(native_id)
@@ -66,6 +88,13 @@ def _known(app: AppDef, record: Record, status: AppStatus, native_id: str) -> Kn
         running_at=_at(record, "running"),
         ended_at=_at(record, "final"),
     )
+
+
+def _final(record: Record, final: Mapping[str, object]) -> AppStatus:
+    try:
+        return AppStatus.from_json(final)
+    except (KeyError, TypeError, ValueError, AttributeError) as err:
+        raise record.damage(f"its end cannot be read: {type(err).__name__}: {err}") from err
 
 
 def _before(record: Record) -> AppStatus:

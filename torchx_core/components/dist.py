@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from pathlib import PurePath
 from typing import Final
@@ -47,9 +46,9 @@ def torchrun(  # noqa: PLR0913  # TorchX's signature
     image: str = IMAGE,
     name: str = "/",
     h: str | None = None,
-    cpu: int = 2,
+    cpu: int = -1,
     gpu: int = 0,
-    memMB: int = 1024,  # noqa: N803  # TorchX's name
+    memMB: int = -1,  # noqa: N803  # TorchX's name
     j: str = "1x2",
     env: dict[str, str] | None = None,
     metadata: dict[str, str] | None = None,
@@ -73,9 +72,9 @@ def torchrun(  # noqa: PLR0913  # TorchX's signature
         image: image to run in, where the scheduler runs images
         name: EXPERIMENT/RUN, EXPERIMENT/, /RUN or RUN; the run is called like the program unless given
         h: named resource of each node; replaces cpu, gpu and memMB
-        cpu: cores of each node
+        cpu: cores of each node; -1 for no limit
         gpu: GPUs of each node
-        memMB: memory of each node in MB
+        memMB: memory of each node in MB; -1 for no limit
         j: [[MIN:]NODESx]PROCESSES, for example 2x4 for 2 nodes with 4 processes each, 1:2x4 for 1 to 2 nodes;
             a number alone is the processes on one node, or with -h the nodes, each with a process per GPU
         env: environment variables, for example A=1,B=2
@@ -122,9 +121,9 @@ def ddp(  # noqa: PLR0913  # TorchX's signature
     image: str = IMAGE,
     name: str = "/",
     h: str | None = None,
-    cpu: int = 2,
+    cpu: int = -1,
     gpu: int = 0,
-    memMB: int = 1024,  # noqa: N803  # TorchX's name
+    memMB: int = -1,  # noqa: N803  # TorchX's name
     j: str = "1x2",
     env: dict[str, str] | None = None,
     metadata: dict[str, str] | None = None,
@@ -222,7 +221,6 @@ def _experiment_and_run(name: str, program: str) -> tuple[str, str]:
 
 def _environment(env: dict[str, str] | None, experiment: str, run: str, *, debug: bool) -> dict[str, str]:
     return {
-        "LOGLEVEL": os.environ.get("LOGLEVEL", "WARNING"),
         **(env or {}),
         "TORCHX_TRACKING_EXPERIMENT_NAME": experiment,
         "TORCHX_TRACKING_RUN_NAME": run,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from importlib.resources import files
 
 from torchx_core.components.image import IMAGE
 from torchx_core.errors import InvalidInputError
 from torchx_core.specs import NONE, AppDef, Resource, Role, parse_mounts, resource
+from torchx_core.specs.resource import null_resource
 
 __all__ = ["binary", "booth", "copy", "echo", "python", "sh", "touch"]
 
@@ -37,9 +37,9 @@ def sh(  # noqa: PLR0913  # TorchX's signature
     *args: str,
     image: str = IMAGE,
     num_replicas: int = 1,
-    cpu: int = 1,
+    cpu: int = -1,
     gpu: int = 0,
-    memMB: int = 1024,  # noqa: N803  # TorchX's name
+    memMB: int = -1,  # noqa: N803  # TorchX's name
     h: str | None = None,
     env: dict[str, str] | None = None,
     max_retries: int = 0,
@@ -54,9 +54,9 @@ def sh(  # noqa: PLR0913  # TorchX's signature
         args: the command and its arguments
         image: image to run in, where the scheduler runs images
         num_replicas: how many replicas run it
-        cpu: cores of each replica
+        cpu: cores of each replica; -1 for no limit
         gpu: GPUs of each replica
-        memMB: memory of each replica in MB
+        memMB: memory of each replica in MB; -1 for no limit
         h: named resource of each replica; replaces cpu, gpu and memMB
         env: environment variables, for example A=1,B=2
         max_retries: how often to start again after a failure
@@ -71,7 +71,7 @@ def sh(  # noqa: PLR0913  # TorchX's signature
         words,
         num_replicas=num_replicas,
         needs=resource(cpu=cpu, gpu=gpu, memMB=memMB, h=h),
-        env={"LOGLEVEL": os.environ.get("LOGLEVEL", "WARNING"), **(env or {})},
+        env=dict(env or {}),
         max_retries=max_retries,
         mounts=mounts,
     )
@@ -84,9 +84,9 @@ def python(  # noqa: PLR0913  # TorchX's signature
     script: str | None = None,
     image: str = IMAGE,
     name: str = "torchx_utils_python",
-    cpu: int = 1,
+    cpu: int = -1,
     gpu: int = 0,
-    memMB: int = 1024,  # noqa: N803  # TorchX's name
+    memMB: int = -1,  # noqa: N803  # TorchX's name
     h: str | None = None,
     num_replicas: int = 1,
     mounts: list[str] | None = None,
@@ -100,9 +100,9 @@ def python(  # noqa: PLR0913  # TorchX's signature
         script: script to run
         image: image to run in, where the scheduler runs images
         name: name of the app
-        cpu: cores of each replica
+        cpu: cores of each replica; -1 for no limit
         gpu: GPUs of each replica
-        memMB: memory of each replica in MB
+        memMB: memory of each replica in MB; -1 for no limit
         h: named resource of each replica; replaces cpu, gpu and memMB
         num_replicas: how many replicas run it
         mounts: mounts, for example type=bind,src=/host,dst=/job,readonly
@@ -130,9 +130,9 @@ def binary(
     entrypoint: str,
     name: str = "torchx_utils_binary",
     num_replicas: int = 1,
-    cpu: int = 1,
+    cpu: int = -1,
     gpu: int = 0,
-    memMB: int = 1024,  # noqa: N803  # TorchX's name
+    memMB: int = -1,  # noqa: N803  # TorchX's name
     h: str | None = None,
 ) -> AppDef:
     """Run a program, without an image.
@@ -142,9 +142,9 @@ def binary(
         entrypoint: the program
         name: name of the app
         num_replicas: how many replicas run it
-        cpu: cores of each replica
+        cpu: cores of each replica; -1 for no limit
         gpu: GPUs of each replica
-        memMB: memory of each replica in MB
+        memMB: memory of each replica in MB; -1 for no limit
         h: named resource of each replica; replaces cpu, gpu and memMB
     """
     needs = resource(cpu=cpu, gpu=gpu, memMB=memMB, h=h)
@@ -212,7 +212,7 @@ def _app(  # noqa: PLR0913  # the fields of a role
         env=env or {},
         num_replicas=num_replicas,
         max_retries=max_retries,
-        resource=needs or Resource(cpu=1, gpu=0, memMB=1024),
+        resource=needs or null_resource(),
         mounts=parse_mounts(mounts or []),
     )
     return AppDef(name=name, roles=[role])
@@ -220,4 +220,4 @@ def _app(  # noqa: PLR0913  # the fields of a role
 
 def _program(name: str) -> str:
     """Return the text of a program of ours, to run with ``python -c``: then no image needs this package."""
-    return files(f"{__package__}.programs").joinpath(f"{name}.py").read_text()
+    return files(f"{__package__}.programs").joinpath(f"{name}.py").read_text("utf-8")

@@ -84,7 +84,7 @@ def _too_large(source: FunctionSource, arguments: Mapping[str, object]) -> Funct
 
 
 def _program() -> str:
-    return files("torchx_core.functions").joinpath("replica.py").read_text()
+    return files("torchx_core.functions").joinpath("replica.py").read_text("utf-8")
 
 
 def _without_macros(words: Iterable[str]) -> list[str]:

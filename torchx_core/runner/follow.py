@@ -41,7 +41,13 @@ def drive(
 async def drive_async(
     feed: EventFeed, tick_s: float | None = None, deadline: float | None = None
 ) -> AsyncIterator[Batch]:
-    """Do what `drive` does on an event loop, without a thread."""
+    """Do what `drive` does on an event loop, without a thread.
+
+    Whatever else runs there has its turn before each batch: a feed with a long log never has to wait, and
+    everything else on the loop would stand still until the log is read.
+    """
+    import asyncio  # here: most users of the core need no event loop
+
     pace = _Pace(tick_s, deadline)
     try:
         while not feed.done:
@@ -52,6 +58,7 @@ async def drive_async(
                 await feed.wait_async(pace.patience)
                 continue
             pace.restart()
+            await asyncio.sleep(0)
             yield batch or Batch(events=(), cursor=feed.cursor)
     finally:
         feed.close()

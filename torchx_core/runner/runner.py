@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock
@@ -11,7 +12,12 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from torchx_core.errors import UnknownAppException, UnknownReplicaError, WaitTimeoutError
+from torchx_core.errors import (
+    MalformedAppHandleException,
+    UnknownAppException,
+    UnknownReplicaError,
+    WaitTimeoutError,
+)
 from torchx_core.registry import SchedulerFactory, find_factory, scheduler_factories
 from torchx_core.runner.components import RunsComponents
 from torchx_core.runner.environment import inject_environment
@@ -159,7 +165,7 @@ class Runner(RunsComponents, BuildsWorkspaces):
             workspace: Local files to lay over the image of the first role, in place of its own workspace: a
                 path, a YAML map of path to sub-directory, or a `Workspace`. Named here, built by `schedule`.
             parent_run_id: Recorded in the app's environment as ``TORCHX_PARENT_RUN_ID``; None for the one in
-                this process's environment, if any.
+                this process's environment, if any. It makes no other request of the same app.
             app_id: Idempotency key: the app's id within the scheduler and session; None for a fresh one.
 
         Raises:
@@ -282,20 +288,31 @@ class Runner(RunsComponents, BuildsWorkspaces):
         backend, app_id = self._locate(app_handle)
         return backend.cancel(app_id, grace_s=grace_s, reason=reason, if_owner=if_owner)
 
-    def delete(self, app_handle: AppHandle) -> None:
+    def delete(self, app_handle: AppHandle, *, force: bool = False) -> None:
         """Forget a terminal app, its record and its logs; an unknown one is no error.
+
+        Args:
+            app_handle: The app.
+            force: If its record is damaged, so that nobody can tell whether it runs: end what may run of it.
 
         Raises:
             AppNotTerminalError: The app is not terminal.
+            StoredStateError: Its record cannot be used, and it may still run.
         """
         backend, app_id = self._locate(app_handle)
-        backend.delete(app_id)
+        if force:
+            backend.delete(app_id, force=True)
+        else:
+            backend.delete(app_id)
 
     def list(self, scheduler: str) -> list[ListAppResponse]:
         """Return the apps of this runner's session on the scheduler, oldest first."""
-        apps = self.scheduler(scheduler).list()
-        for app in apps:
-            app.app_handle = make_app_handle(scheduler, self.name, app.app_id)
+        apps: builtins.list[ListAppResponse] = []
+        for app in self.scheduler(scheduler).list():
+            # What bears a name that no submit takes was put there by somebody else, and hides no app of ours.
+            with suppress(MalformedAppHandleException):
+                app.app_handle = make_app_handle(scheduler, self.name, app.app_id)
+                apps.append(app)
         return apps
 
     def prune(
@@ -354,6 +371,7 @@ class Runner(RunsComponents, BuildsWorkspaces):
         streams: Stream = Stream.COMBINED,
         tick_s: float | None = None,
         batch_bytes: int | None = None,
+        until_now: bool = False,
     ) -> Iterator[Batch]:
         """Yield the app's events in order until it is terminal and every line has been delivered.
 
@@ -368,6 +386,7 @@ class Runner(RunsComponents, BuildsWorkspaces):
             tick_s: Yield an empty batch whenever that many seconds passed without events, so that the
                 caller can look at other things; None to block until something happens.
             batch_bytes: About how much log text one batch may hold; None for a mebibyte.
+            until_now: End when all that is there already has been yielded, though the app goes on.
 
         Raises:
             UnknownAppException: There is no such app.
@@ -375,7 +394,7 @@ class Runner(RunsComponents, BuildsWorkspaces):
             InvalidCursorError: The cursor is not one of this app's.
         """
         options = _options(logs=logs, roles=roles, streams=streams, batch_bytes=batch_bytes)
-        return drive(self._feed(app_handle, cursor, options), tick_s)
+        return drive(self._feed(app_handle, cursor, options), tick_s, until_now=until_now)
 
     def afollow(
         self,

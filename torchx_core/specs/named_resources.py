@@ -32,9 +32,9 @@ def resource(
     """Return the resource of that name, or one made of figures.
 
     Args:
-        cpu: Logical cores; None or 0 for 2.
+        cpu: Logical cores; None or 0 for "do not care", which is -1.
         gpu: Devices.
-        memMB: Memory in MB; None or 0 for 1024.
+        memMB: Memory in MB; likewise.
         h: A named resource, in lower or upper case; the figures are ignored then.
 
     Raises:
@@ -47,7 +47,7 @@ def resource(
         >>> resource(h="GPU.Small").get_resource_name()
         'gpu.small'
     """
-    return named_resources[h] if h else Resource(cpu=cpu or 2, gpu=gpu or 0, memMB=memMB or 1024)
+    return named_resources[h] if h else Resource(cpu=cpu or -1, gpu=gpu or 0, memMB=memMB or -1)
 
 
 def get_named_resources(res: str) -> Resource:

@@ -183,7 +183,7 @@ class runopts:  # noqa: N801  (TorchX's name)
         key = self.canonical_key(name)
         if key is None and not ignore_unknown:
             known = ", ".join(self._opts) or "none"
-            hint = did_you_mean(name, [*self._opts, *self._aliases])
+            hint = did_you_mean(name, self._opts, self._aliases)
             raise InvalidRunConfigException(f"unknown run option {name!r}; known: {known}{hint}", name, cfg)
         return key
 

@@ -10,6 +10,7 @@ from torchx_core.specs.sentinels import NONE
 from torchx_core.specs.state import AppState
 from torchx_core.specs.status import AppStatus, ReplicaStatus
 from torchx_core.specs.structured_error import StructuredError, parse_structured_error
+from torchx_core.terminal import harmless
 
 __all__ = ["as_yaml", "failure_summary", "format_status"]
 
@@ -31,7 +32,7 @@ def failure_summary(status: AppStatus) -> str:
         lines.append(f"  logs: {first.log_dir}")
     if len(failed) > 1:
         lines.append(f"  also failed: {_others(failed[1:])}")
-    return "\n".join(lines)
+    return harmless("\n".join(lines))
 
 
 def _error_of(first: ReplicaStatus | None, status: AppStatus) -> StructuredError | None:
@@ -97,7 +98,7 @@ def format_status(status: AppStatus, filter_roles: Collection[str] | None) -> st
     lines.append(_indented("Msg: ", status.msg))
     lines.append(_indented("Structured Error Msg: ", status.structured_error_msg))
     lines.append(f"  UI URL: {status.ui_url}")
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return harmless("\n".join(line.rstrip() for line in lines) + "\n")
 
 
 def _replica_lines(replica: ReplicaStatus) -> Iterator[str]:

@@ -89,6 +89,7 @@ def _env(env: object, path: str) -> None:
     for key, value in want_str_map(env, path).items():
         if not key or "=" in key or "\0" in key:
             raise InvalidAppError(path, f"not a name of an environment variable: {key!r}")
+        _text(key, path)
         _text(value, f"{path}[{key!r}]")
 
 
@@ -155,6 +156,10 @@ def _text(value: object, path: str) -> str:
     text = want_str(value, path)
     if "\0" in text:  # cannot be passed to any program, and ends the text early where it is not refused
         raise InvalidAppError(path, f"must not have a NUL byte: {show(text)}")
+    try:
+        text.encode("utf-8", "surrogateescape")  # undecodable bytes of a path are kept (PEP 383)
+    except UnicodeEncodeError as err:
+        raise InvalidAppError(path, f"must not have half a character: {show(text)}") from err
     return text
 
 

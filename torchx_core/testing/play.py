@@ -19,7 +19,7 @@ def main(steps: list[str]) -> None:
         word, _, rest = step.partition(":")
         if word.startswith("err-"):
             _output(sys.stderr.fileno(), word[len("err-") :], rest)
-        elif word in ("print", "write", "lines"):
+        elif word in ("print", "write", "lines", "attempt"):
             _output(sys.stdout.fileno(), word, rest)
         elif word in ("progress", "metric", "result"):
             _report(word, rest)
@@ -28,6 +28,11 @@ def main(steps: list[str]) -> None:
 
 
 def _output(fd: int, word: str, rest: str) -> None:
+    if word == "attempt":
+        count, _, text = rest.partition(":")
+        for i in range(int(count)):  # one write per line: more of them are under way when the attempt ends
+            _output(fd, "print", f"{text} {os.environ['TORCHX_ATTEMPT']} {i}")
+        return
     if word == "lines":
         data = b"".join(b"%d\n" % i for i in range(int(rest)))
     else:
@@ -58,7 +63,8 @@ def _end_or_stay(word: str, rest: str) -> None:
         if int(os.environ["TORCHX_ATTEMPT"]) < int(attempt):
             sys.exit(int(code))
     if word == "signal":
-        os.kill(os.getpid(), signal.Signals[rest])
+        name, _, offset = rest.partition("+")
+        os.kill(os.getpid(), signal.Signals[name] + int(offset or 0))
     while word == "hold":
         signal.pause()
 

@@ -18,6 +18,7 @@ __all__ = [
     "FailUntil",
     "Hold",
     "Print",
+    "PrintAttempt",
     "PrintMany",
     "Raise",
     "ReportMetric",
@@ -56,6 +57,23 @@ class PrintMany:
 
 
 @dataclass(frozen=True, slots=True)
+class PrintAttempt:
+    """Print ``count`` lines one by one, each with the text, the number of the attempt and its own number."""
+
+    text: str
+    count: int = 1
+    stream: StreamName = "stdout"
+
+    def __str__(self) -> str:
+        """Return ``attempt:count:text``."""
+        return f"{_PREFIX[self.stream]}attempt:{self.count}:{self.text}"
+
+    def lines(self, attempt: int) -> list[str]:
+        """Return what it prints in that attempt."""
+        return [f"{self.text} {attempt} {i}" for i in range(self.count)]
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """End with this exit code; without it a program ends with 0 after its last step."""
 
@@ -68,7 +86,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """Die of this signal, for example ``SIGKILL``."""
+    """Die of this signal, for example ``SIGKILL`` or ``SIGRTMIN+1``."""
 
     signal: str
 
@@ -137,7 +155,16 @@ class ReportResult:
 
 
 Step: TypeAlias = (
-    Print | PrintMany | Exit | Raise | Hold | FailUntil | ReportProgress | ReportMetric | ReportResult
+    Print
+    | PrintMany
+    | PrintAttempt
+    | Exit
+    | Raise
+    | Hold
+    | FailUntil
+    | ReportProgress
+    | ReportMetric
+    | ReportResult
 )
 
 
@@ -160,6 +187,11 @@ def read_step(text: str) -> Step:
         return _READERS[word](rest)
     except ValueError as err:
         raise ValueError(f"cannot read step {text!r}: {err}") from err
+
+
+def _attempt(rest: str, stream: StreamName = "stdout") -> Step:
+    count, _, text = rest.partition(":")
+    return PrintAttempt(text, int(count), stream)
 
 
 def _hold(rest: str) -> Step:
@@ -191,6 +223,8 @@ _READERS: Final[dict[str, Callable[[str], Step]]] = {
     "err-write": lambda rest: Print(rest, "stderr", eol=False),
     "lines": lambda rest: PrintMany(int(rest)),
     "err-lines": lambda rest: PrintMany(int(rest), "stderr"),
+    "attempt": _attempt,
+    "err-attempt": lambda rest: _attempt(rest, "stderr"),
     "exit": lambda rest: Exit(int(rest)),
     "signal": Raise,
     "hold": _hold,

@@ -91,7 +91,7 @@ def test_a_followed_log_ends_with_the_app() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "main/0 first\n"
         _cancel(handle)
-        assert process.wait(timeout=60) == 0
+        assert process.wait() == 0
 
 
 def test_an_interrupt_of_a_followed_log_is_its_end() -> None:
@@ -101,7 +101,7 @@ def test_an_interrupt_of_a_followed_log_is_its_end() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "main/0 first\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate()
     assert (process.returncode, err.strip()) == (130, "")
     assert state_of(handle) == "RUNNING"
 
@@ -147,7 +147,7 @@ def test_an_interrupt_of_wait_leaves_what_somebody_else_started() -> None:
     with in_pipes("wait", handle) as process:
         wait_until(lambda: _listens(process.pid), 60)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate()
     assert process.returncode == 130
     assert "which goes on" in err
     assert state_of(handle) == "RUNNING"

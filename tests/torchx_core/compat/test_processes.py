@@ -162,6 +162,17 @@ def test_an_error_file_that_is_no_json_breaks_nothing(runner: Runner) -> None:
     runner.delete(handle)
 
 
+@pytest.mark.parametrize("make", ["mkfifo $$F", "ln -s /dev/zero $$F", "truncate -s 1T $$F"])
+def test_an_error_file_that_is_no_file_of_a_sane_size(runner: Runner, make: str) -> None:
+    """A pipe, a device or an endless file hangs nobody, and the exit code is told."""
+    app = AppDef("a", [sh(f"F=$$TORCHELASTIC_ERROR_FILE; {make}; exit 3")])
+    handle = runner.run(app, BACKEND)
+    status = runner.wait(handle)
+    assert status is not None
+    assert status.roles[0].replicas[0].exit_code == 3
+    runner.delete(handle)
+
+
 def test_a_handle_is_unknown_in_another_process(runner: Runner) -> None:
     """It says so; TorchX by itself would silently not cancel it, for example."""
     handle = runner.run(AppDef("a", [sh("sleep 99")]), BACKEND)

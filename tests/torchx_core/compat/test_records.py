@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from damage import DAMAGES, apply
 
 from torchx_core.compat.disk import DiskStore
 from torchx_core.compat.memory import MemoryStore
 from torchx_core.compat.records import Store
-from torchx_core.errors import CorruptRecordError, NewerRecordError
+from torchx_core.errors import CorruptRecordError, NewerRecordError, StoredStateError
 from torchx_core.testing import wait_until
 
 FIRST = {"incarnation": "a", "created_at": 1.0}
@@ -120,4 +122,40 @@ def test_a_fact_that_cannot_be_read_is_named(tmp_path: Path, content: str, error
     record = store.create("app", FIRST)
     (tmp_path / "torchx:x" / "s" / "app" / "final.json").write_text(content)
     with pytest.raises(error, match=r"app/final\.json"):
+        record.get("final")
+
+
+def test_a_directory_without_its_first_fact_is_replaced(tmp_path: Path) -> None:
+    """What is left of an app whose record was deleted by hand does not keep its id from being used."""
+    store = DiskStore(str(tmp_path), "torchx:x", "s")
+    debris = tmp_path / "torchx:x" / "s" / "one"
+    debris.mkdir(parents=True)
+    (debris / "submitted.json").write_text("{}")
+    left = store.find("one")
+    assert left
+    with pytest.raises(CorruptRecordError, match=r"asked\.json: is missing.*delete --force torchx:x://s/one"):
+        left.get("asked")
+    record = store.create("one", {"name": "new"})
+    assert record.asked == {"name": "new"}
+    with record.locked("submit") as is_there:
+        assert is_there
+
+
+@pytest.mark.parametrize("damage", ["directory", "FIFO", "link in a circle"])
+def test_a_damaged_lock_of_the_session_is_a_named_error(tmp_path: Path, damage: str) -> None:
+    """A submit that has to clear debris away says what lies in the place of the lock for that."""
+    store = DiskStore(str(tmp_path), "torchx:x", "s")
+    (tmp_path / "torchx:x" / "s" / "one").mkdir(parents=True)
+    apply(tmp_path / "torchx:x" / "s" / ".lock", damage)
+    with pytest.raises(CorruptRecordError, match=r"s/\.lock"):
+        store.create("one", {"name": "new"})
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_fact_is_a_named_error(tmp_path: Path, damage: str) -> None:
+    """Whatever happens to the file of a fact, reading it ends at once, and with our own error if at all."""
+    record = DiskStore(str(tmp_path), "torchx:x", "s").create("one", {"name": "new"})
+    record.put("final", {"state": "SUCCEEDED"})
+    apply(tmp_path / "torchx:x" / "s" / "one" / "final.json", damage)
+    with suppress(StoredStateError):
         record.get("final")

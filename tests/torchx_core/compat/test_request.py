@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from torchx_core import AppDef, Role
 from torchx_core.compat.request import masked, with_app_id
-from torchx_core.specs import macros
+from torchx_core.specs import BindMount, VolumeMount, macros
 
 
 def app_with(text: str) -> AppDef:
@@ -31,6 +32,18 @@ def test_the_given_app_is_not_changed() -> None:
     app = app_with("${app_id}")
     with_app_id(app, "mine")
     assert app == app_with("${app_id}")
+
+
+def test_a_mount_below_the_home_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TorchX takes a source as it is; what the record says was asked for stays as it was written."""
+    monkeypatch.setenv("HOME", "/home/me")
+    app = app_with("x")
+    app.roles[0].mounts = [BindMount("~/data", "/in"), VolumeMount("~v", "/v")]
+    assert with_app_id(app, "mine").roles[0].mounts == [
+        BindMount("/home/me/data", "/in"),
+        VolumeMount("~v", "/v"),
+    ]
+    assert app.roles[0].mounts[0] == BindMount("~/data", "/in")
 
 
 def test_only_secrets_are_masked() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,6 +70,19 @@ def test_one_of_many_submits(new_runner: Callable[[], Runner], shelf: Path) -> N
         )
 
 
+def test_the_surroundings_are_no_part_of_the_request(
+    new_runner: Callable[[], Runner], shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second submit from another app's environment and another directory finds what is there."""
+    handle = new_runner().run(APP, BACKEND, app_id="one")
+    for name in ("TORCHX_PARENT_RUN_ID", "TORCHX_JOB_ID", "LOGLEVEL", "USER", "TZ"):
+        monkeypatch.setenv(name, "elsewhere")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with chdir(tmp_path):
+        assert new_runner().run(APP, BACKEND, app_id="one") == handle
+    assert apps_on(shelf) == 1
+
+
 @pytest.mark.parametrize("moment", ["before", "half", "after"])
 def test_a_submitter_that_dies_is_settled_by_the_next_one(
     new_runner: Callable[[], Runner], shelf: Path, tmp_path: Path, moment: str
@@ -124,6 +138,35 @@ def test_a_submit_that_fails_is_taken_back(
     assert (
         apps_on(shelf) == 2
     )  # one of them cancelled: no process is left, which every test here is checked for
+
+
+@pytest.mark.parametrize(("how", "said"), [("lost", "Connection aborted"), ("killed", "SIGKILL")])
+def test_a_lost_answer_is_settled_by_the_next_submit(
+    new_runner: Callable[[], Runner], shelf: Path, monkeypatch: pytest.MonkeyPatch, how: str, said: str
+) -> None:
+    """What was submitted is neither forgotten nor cancelled: the error says so, and the app is found."""
+    monkeypatch.setenv("TORCHX_SHELF_DIES", how)
+    with new_runner() as runner:
+        with pytest.raises(SubmitOutcomeUnknownError, match=said):
+            runner.run(APP, BACKEND, app_id="one")
+        monkeypatch.delenv("TORCHX_SHELF_DIES")
+        handle = runner.run(APP, BACKEND, app_id="one")
+        status = runner.wait(handle)
+        assert status is not None
+        assert status.state is AppState.SUCCEEDED
+    assert apps_on(shelf) == 1
+
+
+def test_a_connection_that_nobody_accepts_is_a_refusal(
+    new_runner: Callable[[], Runner], shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was submitted then, and the id is free."""
+    del shelf
+    monkeypatch.setenv("TORCHX_SHELF_DIES", "refused")
+    with new_runner() as runner:
+        with pytest.raises(SubmitFailedError, match="no way there"):
+            runner.run(APP, BACKEND, app_id="one")
+        assert runner.list(BACKEND) == []
 
 
 def test_the_end_is_remembered(new_runner: Callable[[], Runner], shelf: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import chdir
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -11,6 +13,8 @@ from torchx_core.errors import InvalidInputError
 from torchx_core.specs import Role, macros
 
 MAIN = ["--script", "dir/train.py"]
+ASKS = {"-h", "--h", "--cpu"}
+"""Words after which a component asks for a resource."""
 CASES = {
     "dist.torchrun": [
         MAIN,
@@ -36,30 +40,44 @@ CASES = {
     ("name", "words"), [(name, words) for name, cases in CASES.items() for words in cases]
 )
 @pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning", "ignore:In `-j:UserWarning")
-def test_the_app_is_torchx_s(name: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_app_is_torchx_s(name: str, words: list[str]) -> None:
     """But for how the program is started, and in which image, which are our own business."""
     pytest.importorskip("torchx")
-    monkeypatch.delenv("LOGLEVEL", raising=False)
     ours = find_component(name).build(words).to_dict()
     theirs = find_component(f"torchx.components.{name}").build(words).to_dict()
     for app in (ours, theirs):
         for role in cast("list[dict[str, object]]", app["roles"]):
+            if not ASKS & {*words} and name != "dist.spmd":
+                role.pop("resource")  # theirs asks for figures that nobody wrote
             assert {role.pop(field) for field in ("entrypoint", "image")}
             assert role.pop("args")
+            cast("dict[str, str]", role["env"]).pop(
+                "LOGLEVEL", None
+            )  # theirs is the submitter's, or a constant
     assert ours == theirs
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_signature_is_torchx_s(name: str) -> None:
-    """Arguments, order, kinds, types and defaults; the default image alone is ours."""
+    """Arguments, order, kinds, types and defaults; but for the default image, cores and memory."""
     pytest.importorskip("torchx")
     ours, theirs = (find_component(name), find_component(f"torchx.components.{name}"))
     assert [(p.name, p.kind, str(p.type), p.flags) for p in ours.parameters] == [
         (p.name, p.kind, str(p.type), p.flags) for p in theirs.parameters
     ]
-    assert [p.default for p in ours.parameters if p.name != "image"] == [
-        p.default for p in theirs.parameters if p.name != "image"
+    own = {"image", "cpu", "memMB"}
+    assert [p.default for p in ours.parameters if p.name not in own] == [
+        p.default for p in theirs.parameters if p.name not in own
     ]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "dist.spmd"])
+@pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning")
+def test_no_limit_that_nobody_wrote(name: str) -> None:
+    """A scheduler holds replicas to their cores and memory, so a component asks for none by itself."""
+    for role in find_component(name).build(CASES[name][0]).roles:
+        assert (role.resource.cpu, role.resource.memMB) == (-1, -1)
+        assert role.resource.gpu <= 0
 
 
 def test_every_built_in_component_is_compared() -> None:
@@ -121,11 +139,21 @@ def test_the_caller_s_values_stay_the_caller_s() -> None:
     assert utils.sh("ls", env=env).roles[0].env is not env
 
 
-def test_the_log_level_of_the_submitter_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the app sets its own."""
-    monkeypatch.setenv("LOGLEVEL", "DEBUG")
-    assert utils.sh("ls").roles[0].env["LOGLEVEL"] == "DEBUG"
-    assert utils.sh("ls", env={"LOGLEVEL": "INFO"}).roles[0].env["LOGLEVEL"] == "INFO"
+@pytest.mark.parametrize(
+    ("name", "words"), [(name, words) for name, cases in CASES.items() for words in cases]
+)
+@pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning", "ignore:In `-j:UserWarning")
+def test_the_app_is_the_same_from_every_shell(
+    name: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A component reads nothing of the submitter's environment: a repeated submit makes the same app."""
+    here = find_component(name).build(words)
+    for variable in ("HOME", "TMPDIR", "PWD"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    for variable in ("LOGLEVEL", "USER", "TZ", "LC_ALL", "TORCHX_PARENT_RUN_ID", "WORLD_SIZE"):
+        monkeypatch.setenv(variable, "elsewhere")
+    with chdir(tmp_path):
+        assert find_component(name).build(words) == here
 
 
 def test_programs_have_nothing_that_a_macro_could_change() -> None:

@@ -91,6 +91,7 @@ def test_the_replica_that_failed_first_counts() -> None:
         '{"message": {"message": "a", "extraInfo": []}}', '{"message": {"message": "a", "extraInfo": {}}}',
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("no_collection")
 def test_other_error_files_are_no_function_s(text: str) -> None:
     """A program may leave behind what it likes."""
     assert find_raised(_failed(text)) is None

@@ -133,3 +133,22 @@ def test_leaving_the_loop_closes_the_feed() -> None:
     assert isinstance(batches, Iterator)
     batches.close()  # type: ignore[attr-defined]  # what leaving a for loop does
     assert feed.closed == 1
+
+
+def test_an_event_loop_goes_round_before_each_batch() -> None:
+    """A feed that never has to wait, as with a long log, leaves everything else on the loop its turns."""
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def follow() -> list[int]:
+        turning = asyncio.create_task(turn())
+        seen = [turns async for _ in drive_async(ScriptedFeed("abc"))]
+        turning.cancel()
+        return seen
+
+    assert asyncio.run(follow()) == [1, 2, 3]

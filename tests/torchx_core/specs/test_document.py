@@ -178,6 +178,7 @@ def test_workspace_may_be_null(workspace: object) -> None:
         ("name: no", "name: must"),
     ],
 )
+@pytest.mark.usefixtures("no_collection")
 def test_wrong_yaml(text: str, message: str) -> None:
     """Broken YAML, and YAML of something else, is refused."""
     with pytest.raises(InvalidAppError, match=message):

@@ -114,9 +114,9 @@ def test_device_permissions_by_their_long_name() -> None:
 
 
 def test_home_is_expanded_in_the_source_of_a_bind_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``~`` means the home directory of this host, so nothing inside the replica is expanded."""
+    """``~`` is for whoever carries the request out: two homes of one user do not make two requests of it."""
     monkeypatch.setenv("HOME", "/home/me")
-    assert parse_mounts(["type=bind", "src=~/data", "dst=~/x"]) == [BindMount("/home/me/data", "~/x")]
+    assert parse_mounts(["type=bind", "src=~/data", "dst=~/x"]) == [BindMount("~/data", "~/x")]
     assert parse_mounts(["type=volume", "src=~v", "dst=/x"]) == [VolumeMount("~v", "/x")]
 
 
@@ -132,6 +132,7 @@ def test_values_may_hold_equal_signs() -> None:
         (["type=bnd"], r"mounts\[0\]: 'type=bnd': unknown mount type 'bnd'; .*did you mean 'bind'\?"),
         (["type"], "unknown mount type ''; known: bind, volume, device"),
         (["type=bind", "srce=/a"], r"mounts\[1\]: 'srce=/a': unknown option .*did you mean 'src'\?"),
+        (["type=bind", "Source=/a"], r"mounts\[1\]: 'Source=/a': unknown option .*did you mean 'src'\?"),
         (["type=bind", ""], r"mounts\[1\]: '': unknown option ''"),
         (
             ["type=bind", "perm=r"],

@@ -97,15 +97,15 @@ def test_the_spellings_are_torchxs(constant: str) -> None:
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (resource, Resource(2, 0, 1024)),
+        (resource, Resource(-1, 0, -1)),
         (lambda: resource(cpu=4, gpu=1, memMB=512), Resource(4, 1, 512)),
         (lambda: resource(1, 2, 3), Resource(1, 2, 3)),
-        (lambda: resource(cpu=0, gpu=0, memMB=0), Resource(2, 0, 1024)),
-        (lambda: resource(cpu=9, h=""), Resource(9, 0, 1024)),
+        (lambda: resource(cpu=0, gpu=0, memMB=0), Resource(-1, 0, -1)),
+        (lambda: resource(cpu=9, h=""), Resource(9, 0, -1)),
     ],
 )
 def test_figures(make: Callable[[], Resource], expected: Resource) -> None:
-    """What is not given, or is 0, has TorchX's default."""
+    """What is not given, or is 0, is not asked for: schedulers would hold the app to it."""
     assert make() == expected
 
 

@@ -86,7 +86,7 @@ def test_required_option(cfg: dict[str, CfgVal]) -> None:
 def test_unknown_option_raises() -> None:
     """A typo never passes silently, and the close name is offered in either spelling."""
     with pytest.raises(
-        InvalidRunConfigException, match=r"unknown run option 'clusterNam'.*'clusterName'"
+        InvalidRunConfigException, match=r"unknown run option 'clusterNam'.*'cluster_name'"
     ) as caught:
         options().resolve({"clusterNam": "x"})
     assert caught.value.cfg_key == "clusterNam"
@@ -222,6 +222,7 @@ def test_cfg_from_json_repr(text: str, cfg: dict[str, CfgVal]) -> None:
         ('{"num": "1"}', r"run option num must be int: '1' \(str\)"),
         ('{"tags": {"a": 1}}', r"run option tags must be list\[str\]"),
         ('{"nun": 1}', "unknown run option 'nun'.*did you mean 'num'"),
+        ('{"clusterNam": "x"}', r"did you mean 'cluster_name'\?"),
     ],
 )
 def test_cfg_from_json_repr_refuses(text: str, message: str) -> None:

@@ -53,6 +53,7 @@ def test_known_forms(data: dict[str, object], expected: StructuredError) -> None
     assert parse_structured_error(json.dumps(data)) == expected
 
 
+@pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize(
     "text",
     [

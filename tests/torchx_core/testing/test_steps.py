@@ -16,6 +16,7 @@ from torchx_core.testing import (
     FailUntil,
     Hold,
     Print,
+    PrintAttempt,
     PrintMany,
     Raise,
     ReportMetric,
@@ -32,6 +33,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 STEPS: st.SearchStrategy[Step] = st.one_of(
     st.builds(Print, st.text(), STREAMS, st.booleans()),
     st.builds(PrintMany, NUMBERS, STREAMS),
+    st.builds(PrintAttempt, st.text(), NUMBERS, STREAMS),
     st.builds(Exit, NUMBERS),
     st.builds(Raise, st.sampled_from(["SIGKILL", "SIGSEGV"])),
     st.builds(Hold, st.booleans()),

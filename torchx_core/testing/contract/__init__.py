@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
             "reports",
             "stop",
             "submit",
+            "surroundings",
             "survival",
             "whole",
             "workspaces",

@@ -33,12 +33,14 @@ class ContractBase:
     """The image of every role; it has ``/bin/sh`` and ``cat`` where the scheduler claims ``workspaces``."""
     cfg: ClassVar[Mapping[str, CfgVal]] = {}
     """Options of every submit."""
-    retry_policies: ClassVar[tuple[RetryPolicy, ...]] = (RetryPolicy.APPLICATION, RetryPolicy.REPLICA)
+    retry_policies: ClassVar[tuple[RetryPolicy, ...]] = tuple(RetryPolicy)
     """The policies that the scheduler supports, when it claims ``retries``."""
     short_s: ClassVar[float] = 0.5
     """A short time that the scheduler can still keep: grace period, deadline, lease."""
     patience_s: ClassVar[float] = 30.0
     """How long a test waits for something that must happen."""
+    reached_by: ClassVar[frozenset[str]] = frozenset()
+    """Variables by which a submitter reaches the backend; they stay as they are in other surroundings."""
 
     @pytest.fixture
     def new_runner(self) -> NewRunner:

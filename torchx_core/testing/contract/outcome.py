@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import pytest
 
 from torchx_core.errors import AppStatusError, WaitTimeoutError
 from torchx_core.runner import Runner
-from torchx_core.schedulers import ReplicaChanged
+from torchx_core.schedulers import AppEvent, LogLine, ReplicaChanged
 from torchx_core.specs import AppDef, AppState, RetryPolicy
 from torchx_core.testing.contract.base import ContractBase, each_event, each_line, replicas_of
-from torchx_core.testing.steps import Exit, FailUntil, Hold, Print, Raise
+from torchx_core.testing.steps import Exit, FailUntil, Hold, Print, PrintAttempt, Raise
 
 __all__ = ["OutcomeContract"]
+
+_WHO = "@who@"
+_OUT, _ERR = PrintAttempt(f"{_WHO} out", 20), PrintAttempt(f"{_WHO} err", 20, "stderr")
 
 
 class OutcomeContract(ContractBase):
@@ -42,12 +47,17 @@ class OutcomeContract(ContractBase):
         with pytest.raises(AppStatusError, match=str(code)):
             status.raise_for_status()
 
-    def test_a_signal_is_told_by_name(self, runner: Runner) -> None:
-        """What was killed has a signal instead of an exit code."""
+    @pytest.mark.parametrize("name", ["SIGKILL", "SIGRTMIN+1"])
+    def test_a_signal_is_told_by_name(self, runner: Runner, name: str) -> None:
+        """What was killed has a signal instead of an exit code; a real-time signal has a name, too."""
         self.needs(runner, "exit_codes")
-        status = self.end(runner, self.run(runner, self.app(Raise("SIGKILL"))))
+        handle = self.run(runner, self.app(Raise(name)))
+        ends = [e for e in each_event(runner.follow(handle)) if isinstance(e, ReplicaChanged) and e.signal]
+        status = self.end(runner, handle)
         assert status.state == AppState.FAILED
-        assert status.roles[0].replicas[0].signal == "SIGKILL"
+        replica = status.roles[0].replicas[0]
+        assert (replica.exit_code, replica.signal) == (None, name)
+        assert [(e.exit_code, e.signal) for e in ends] == [(None, name)]
 
     def test_times_are_told(self, runner: Runner) -> None:
         """A replica that has ended knows when it started and ended."""
@@ -123,7 +133,45 @@ class OutcomeContract(ContractBase):
         assert [(role.role, role.replicas[0].attempt) for role in status.roles] == [("bad", 1), ("good", 0)]
         assert status.state == AppState.SUCCEEDED
 
+    @pytest.mark.parametrize("policy", list(RetryPolicy))
+    def test_each_attempt_of_each_replica_has_its_own_lines(
+        self, runner: Runner, policy: RetryPolicy
+    ) -> None:
+        """However replicas start again, every line is shown once, under who printed it in which attempt."""
+        self._needs_policy(runner, policy)
+        many = self.role("many", _OUT, _ERR, FailUntil(2), num_replicas=3, max_retries=5, retry_policy=policy)
+        roles = [many, self.role("one", _OUT, _ERR)]
+        for role in roles:  # replicas of a role share their arguments but for macros
+            role.args = [arg.replace(_WHO, f"{role.name}/${{replica_id}}") for arg in role.args]
+        handle = self.run(runner, AppDef("restarts", roles))
+        events = list(each_event(runner.follow(handle)))
+        status = self.end(runner, handle)
+        assert status.state == AppState.SUCCEEDED, status.msg
+        last = {(role.role, r.id): r.attempt for role in status.roles for r in role.replicas}
+        assert all(last["many", k] >= 2 for k in range(3))
+        lines = [event for event in events if isinstance(event, LogLine)]
+        exits = {(e.role, e.replica, e.attempt) for e in events if _ended_by_itself(e)}
+        for (name, k), newest in last.items():
+            for number in range(newest + 1):
+                for step in (_OUT, _ERR):
+                    mine = (name, k, number, step.stream)
+                    shown = [x.text for x in lines if (x.role, x.replica, x.attempt, x.stream) == mine]
+                    printed = _printed(step, name, k, number)
+                    # What was told to end may have printed less.
+                    assert shown == (printed if mine[:3] in exits else printed[: len(shown)]), mine
+        assert {(x.role, x.replica) for x in lines} == set(last)
+        assert all(x.attempt <= last[x.role, x.replica] for x in lines)
+
     def _needs_policy(self, runner: Runner, policy: RetryPolicy) -> None:
         self.needs(runner, "retries")
         if policy not in self.retry_policies:
             pytest.skip(f"{self.backend} does not support the retry policy {policy.value}")
+
+
+def _printed(step: PrintAttempt, role: str, replica: int, attempt: int) -> list[str]:
+    """Return what the step's program printed in one attempt, if it was let finish."""
+    return [line.replace(_WHO, f"{role}/{replica}") for line in step.lines(attempt)]
+
+
+def _ended_by_itself(event: AppEvent | LogLine) -> TypeGuard[ReplicaChanged]:
+    return isinstance(event, ReplicaChanged) and event.exit_code in (0, 1)

@@ -47,6 +47,19 @@ class StopContract(ContractBase):
         assert is_terminal(status.state)
         assert "second" not in status.msg
 
+    def test_a_second_cancel_may_be_in_more_of_a_hurry(self, runner: Runner, other: Runner) -> None:
+        """A shorter grace period holds, a longer one does not, and the reason stays the first one."""
+        self.needs(runner, "grace_period")
+        self.needs(runner, "cancelled_state")
+        handle = self.hold(runner, ignore_term=True)
+        runner.cancel(handle, grace_s=100 * self.patience_s, reason="first")
+        assert other.cancel(handle, grace_s=self.short_s, reason="second") is CancelOutcome.REQUESTED
+        runner.cancel(handle, grace_s=100 * self.patience_s, reason="third")
+        status = self.end(runner, handle)
+        assert status.state == AppState.CANCELLED
+        assert "first" in status.msg
+        assert "second" not in status.msg
+
     def test_an_app_that_has_ended_cannot_be_cancelled(self, runner: Runner) -> None:
         """The answer says so, and the app stays what it was."""
         handle = self.run(runner, self.app(Print("x")))

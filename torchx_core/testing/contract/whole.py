@@ -8,6 +8,7 @@ from torchx_core.testing.contract.records import RecordsContract
 from torchx_core.testing.contract.reports import ReportsContract
 from torchx_core.testing.contract.stop import StopContract
 from torchx_core.testing.contract.submit import SubmitContract
+from torchx_core.testing.contract.surroundings import SurroundingsContract
 from torchx_core.testing.contract.survival import SurvivalContract
 from torchx_core.testing.contract.workspaces import WorkspacesContract
 
@@ -16,6 +17,7 @@ __all__ = ["SchedulerContract"]
 
 class SchedulerContract(
     SubmitContract,
+    SurroundingsContract,
     OutcomeContract,
     StopContract,
     RecordsContract,

@@ -17,6 +17,7 @@ from torchx_core.testing.steps import (
     FailUntil,
     Hold,
     Print,
+    PrintAttempt,
     PrintMany,
     Raise,
     ReportMetric,
@@ -70,8 +71,10 @@ class FakeApp:
 
     def stop(self, outcome: str, msg: str, grace_s: float | None = None) -> None:
         """Ask it to end."""
-        if self.state.phase not in (machine.STOPPING, machine.ENDED):
-            grace_s = self.record.plan.grace_s if grace_s is None else grace_s
+        grace_s = self.record.plan.grace_s if grace_s is None else grace_s
+        if self.state.phase == machine.STOPPING:
+            self._timers.hasten("grace", grace_s)
+        elif self.state.phase != machine.ENDED:
             self._feed(machine.StopAsked(self._clock(), outcome, msg, grace_s))
 
     def renew(self) -> None:
@@ -175,6 +178,8 @@ class FakeApp:
                 return lines(stream, *text.split("\n"), eol=eol)
             case PrintMany(count, stream):
                 return lines(stream, *map(str, range(count)))
+            case PrintAttempt(_, _, stream):
+                return lines(stream, *step.lines(attempt))
             case ReportProgress(done, msg):
                 return [
                     Progress(role=role, replica=index, attempt=attempt, fraction=done, message=msg, time=now)

@@ -120,7 +120,7 @@ def _decode(cursor: str, app: FakeApp) -> int:
     try:
         value = json.loads(cursor)
         incarnation, at = value["app"], value["at"]
-    except (ValueError, TypeError, KeyError) as err:
+    except (ValueError, TypeError, KeyError, RecursionError) as err:
         raise InvalidCursorError(cursor, "not a JSON object with 'app' and 'at'") from err
     if incarnation != app.record.incarnation:
         raise InvalidCursorError(cursor, "it belongs to another app, or to an earlier one of the same id")

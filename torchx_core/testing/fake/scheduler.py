@@ -15,7 +15,7 @@ from torchx_core.schedulers import (
     ListAppResponse,
     Scheduler,
 )
-from torchx_core.schedulers.difference import differences
+from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.local import CWDImageProvider, LocalRequest, LocalScheduler
 from torchx_core.schedulers.local.options import local_run_opts
@@ -88,7 +88,7 @@ class FakeScheduler(Scheduler[LocalRequest]):
                 record = AppRecord(self._handle(request.app_id), content)  # its place is in memory
                 scripts = [self._host.script(replica) for replica in request.plan.replicas]
                 self._host.apps[self._key(request.app_id)] = FakeApp(record, scripts, self._host.clock)
-            elif difference := differences(existing.record.asked, asked):
+            elif difference := request_differences(existing.record.asked, asked):
                 raise AppIdConflictError(request.app_id, difference)
         return request.app_id
 
@@ -132,7 +132,7 @@ class FakeScheduler(Scheduler[LocalRequest]):
             self._host.ring()
             return CancelOutcome.REQUESTED
 
-    def delete(self, app_id: str) -> None:
+    def delete(self, app_id: str, *, force: bool = False) -> None:  # noqa: ARG002  # nothing is damaged here
         """Forget a terminal app."""
         with self._host.lock:
             app = self._find(app_id)
