@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,9 +12,10 @@ from log_api import LogApi, serving
 
 from prefect_torchx.api import Api
 from prefect_torchx.courier import FULL_BYTES, REQUEST_RECORDS, Courier
-from torchx_core.testing import wait_until
+from torchx_core.testing import FakeClock, wait_until
 
 FLOW_RUN = str(uuid4())
+RECORDS = "POST /api/logs/"
 WAIT_S = 60.0
 
 
@@ -37,6 +40,10 @@ class Run:
         self.refusals: list[str] = []
         self.due_at = float("inf")
         self.drawn = 0
+        self.draws = 1
+        """How often it is due until it is done."""
+        self.closing = self.unsaved = self.in_haste = False
+        self.saved = 0
         courier.join(self)
 
     def send(self, *numbers: int) -> None:
@@ -55,9 +62,15 @@ class Run:
         return self.due_at
 
     def draw(self, api: Api) -> None:
-        del api
-        self.due_at = float("inf")
+        api.missing([_payload(0) | {"flow_run_id": str(uuid4())}])  # a request that brings no record
         self.drawn += 1
+        if self.drawn == self.draws:
+            self.due_at = float("inf")
+
+    def save(self) -> bool:
+        self.saved += 1
+        self.unsaved = self.in_haste = False
+        return True
 
 
 def _payload(number: int) -> dict[str, Any]:
@@ -184,6 +197,64 @@ def test_what_is_due_is_done_also_while_there_is_nothing_to_send(run: Run) -> No
     wait_until(lambda: run.drawn == 1, WAIT_S)
 
 
+def _others_before_the_last_record(api: LogApi) -> int:
+    """Return how many requests that bring no records came before the last one that does."""
+    last = max(number for number, request in enumerate(api.requests) if request == RECORDS)
+    return sum(request != RECORDS for request in api.requests[:last])
+
+
+def _crowd(api: LogApi, run: Run, *, closing: bool) -> list[Run]:
+    """Have forty runs send at once whose pictures are all due, and wait until all has arrived."""
+    runs = [run, *(Run(run.courier) for _ in range(39))]
+    api.stuck.set()
+    run.send(0)
+    wait_until(lambda: api.requests, WAIT_S)
+    for number, each in enumerate(runs):
+        each.drawn, each.draws, each.due_at = 0, 5, 0.0
+        each.closing = closing
+        each.send(*range(1 + 100 * number, 101 + 100 * number))
+    api.stuck.clear()
+    wait_until(
+        lambda: all(each.accepted_tokens[-1:] == [100 + 100 * n] for n, each in enumerate(runs)), WAIT_S
+    )
+    return runs
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_pictures_do_not_starve_the_log(api: LogApi, run: Run, *, closing: bool) -> None:
+    """After a request with records one at most is drawn; none while somebody waits for the end of a log."""
+    runs = _crowd(api, run, closing=closing)
+    assert _others_before_the_last_record(api) <= (0 if closing else api.requests.count(RECORDS))
+    assert sorted(api.messages) == sorted(_messages(4001))
+    wait_until(lambda: [each.drawn for each in runs] == [5] * 40, WAIT_S)
+    for other in runs[1:]:
+        other.courier.leave(other)
+
+
+@pytest.mark.usefixtures("api")
+def test_all_runs_save_at_the_same_time() -> None:
+    """Once a second, so that one request does it; at once when somebody waits for it and no log does."""
+    clock = FakeClock(100.0)
+    runs = [Run(courier := Courier(Api, clock)), *(Run(courier) for _ in range(9))]
+
+    def save_all() -> None:
+        for run in runs:
+            run.unsaved = True
+        courier.wake()
+
+    save_all()
+    wait_until(lambda: all(run.saved == 1 for run in runs), WAIT_S)
+    save_all()
+    runs[0].send(1)
+    wait_until(lambda: runs[0].accepted_tokens, WAIT_S)
+    assert [run.saved for run in runs] == [1] * 10
+    runs[0].in_haste = True
+    courier.wake()
+    wait_until(lambda: all(run.saved == 2 for run in runs), WAIT_S)
+    for run in runs:
+        courier.leave(run)
+
+
 @pytest.mark.usefixtures("api")
 def test_the_thread_ends_with_the_last_run_and_starts_with_the_next() -> None:
     """A process that shows no app has no thread of ours."""
@@ -195,3 +266,21 @@ def test_the_thread_ends_with_the_last_run_and_starts_with_the_next() -> None:
     again.send(0)
     wait_until(lambda: again.accepted_tokens == [0], WAIT_S)
     courier.leave(again)
+
+
+ENDS_AT_ONCE = """
+from prefect_torchx.courier import Courier
+
+class Sender:
+    closing = unsaved = in_haste = False
+    def due(self):
+        return float("inf")
+
+Courier.to_this_server().join(Sender())
+"""
+
+
+def test_a_process_may_end_while_the_thread_begins() -> None:
+    """The thread is waited for: one that were in the midst of Prefect's settings would abort the process."""
+    done = subprocess.run([sys.executable, "-c", ENDS_AT_ONCE], capture_output=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")

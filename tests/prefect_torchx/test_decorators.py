@@ -17,6 +17,7 @@ from function_files import FILE, load_function, unload
 from prefect import flow, task, unmapped
 from prefect.cache_policies import INPUTS, NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect_timeouts import timed_out
 
 from prefect_torchx import torchx_task
 from torchx_core import AppState, Runner
@@ -291,15 +292,15 @@ def test_a_timeout_stops_the_function(how: str, runner: Runner) -> None:
     """Prefect's ``timeout_seconds`` cancels the app."""
 
     @flow
-    def pipeline() -> None:
-        timed = stays.with_options(timeout_seconds=10)
+    def pipeline(limit_s: int) -> None:
+        timed = stays.with_options(timeout_seconds=limit_s)
         timed() if how == "called" else timed.submit().result()
 
-    with pytest.raises(TimeoutError):
-        pipeline()
-    [app] = runner.list("local_cwd")
-    status = runner.wait(app.app_handle, timeout_s=60)
-    assert status
+    def run(limit_s: int) -> None:
+        with pytest.raises(TimeoutError):
+            pipeline(limit_s)
+
+    _, status = timed_out(run, runner)
     assert status.state is AppState.CANCELLED
 
 

@@ -63,6 +63,43 @@ def test_a_retry_starts_a_failed_app_anew() -> None:
     assert [second.handle, third.handle] == [f"{first.handle}-2", f"{first.handle}-3"]
 
 
+@pytest.mark.parametrize("flow_try", [1, 2])
+def test_what_the_log_lacks_of_a_failed_app_is_shown_before_the_next(flow_try: int) -> None:
+    """Its follower died before it had shown all; the next try does, once, and then submits anew."""
+    flow = Flow("print:a", "exit:3")
+    first = flow.hold()
+    first.attach()
+    assert first.handle
+    flow.runner.wait(first.handle)
+    second = flow.hold(task_try=2, flow_try=flow_try)
+    second.run()
+    assert second.page.shown == ["a", "a"]
+    assert second.handle == f"{first.handle}-2"
+    third = flow.hold(task_try=3, flow_try=flow_try)
+    third.run()
+    assert third.page.shown == ["a"]
+
+
+def test_what_the_log_lacks_of_a_cancelled_app_is_shown_before_the_next() -> None:
+    """A cancelled run has seconds for the last lines; whoever runs it again shows the rest."""
+    flow = Flow("print:a", "hold")
+    first = flow.hold()
+    first.attach()
+    assert first.handle
+    assert next(line.text for batch in flow.runner.follow(first.handle) for line in batch.lines()) == "a"
+    first.hold.cancel("because")
+
+    def leave_the_next() -> None:
+        if len(flow.states) > 1:
+            leave()
+
+    second = flow.hold(task_try=2, check=leave_the_next)
+    with pytest.raises(Leave):
+        second.run()
+    assert second.page.shown[:1] == ["a"]
+    assert second.handle == f"{first.handle}-2"
+
+
 @pytest.mark.parametrize("task", ["t", "another"])
 def test_equal_calls_of_one_run_have_an_app_each(task: str) -> None:
     """A second call, of the same task or of another one, does not take the first one's app for its own."""

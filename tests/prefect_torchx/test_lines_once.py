@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prefect import flow, get_client
@@ -47,8 +46,7 @@ def pipeline() -> None:
 
 def _saved_cursor(run: FlowRun) -> str:
     """Return what is saved about how far the run's log is; nothing as long as nothing is."""
-    places: list[Any] = [found.data for found in run.artifacts() if found.type == "result"]
-    return next((str(place["position"]["cursor"]) for place in places if place["position"]), "")
+    return next((place.cursor for place in run.bookmarks().values() if place), "")
 
 
 def _lines(runner: Runner, handle: AppHandle, cursor: str | None = None) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 from answer_cutter import cutting
 from flow_work import in_a_flow
+from keepers import Keeper
 from local_apps import app_of
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect_runs import FlowRun
@@ -23,6 +24,7 @@ from torchx_core.testing import wait_until
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
 
 APP = app_of("true")
+HANDLE = "local_cwd://torchx/app"
 DONE = AppStatus(state=AppState.SUCCEEDED)
 LINES = 30_000
 WAIT_S = 240.0
@@ -49,14 +51,6 @@ def _write(page: RunPage, start: int, stop: int) -> None:
     page.flush()
 
 
-def _keep_in(told: list[Position]) -> Callable[[Position], bool]:
-    def keep(position: Position) -> bool:
-        told.append(position)
-        return True
-
-    return keep
-
-
 def _numbers(run: FlowRun) -> list[int]:
     return [int(number) for line in run.lines() for number in re.findall(r"number (\d+)$", line)]
 
@@ -66,7 +60,7 @@ def test_a_server_that_is_killed_and_started_again_has_every_line_once(server: P
     told: list[Position] = []
 
     def work() -> None:
-        page = RunPage(APP, on_delivered=_keep_in(told))
+        page = RunPage(APP, keeper=Keeper(told))
         _write(page, 0, LINES // 2)
         wait_until(lambda: told, WAIT_S)
         server.kill()
@@ -82,11 +76,12 @@ def test_a_server_that_is_killed_and_started_again_has_every_line_once(server: P
 def test_a_server_that_stays_away_holds_nobody_up(
     server: PrefectServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Closing ends in its time, says that records are missing, and claims no more than has arrived."""
+    """Closing ends in its time, says in the run how to see the rest, and claims no more than has arrived."""
     told: list[Position] = []
 
     def work() -> None:
-        page = RunPage(APP, on_delivered=_keep_in(told))
+        page = RunPage(APP, keeper=Keeper(told))
+        page.submitted(HANDLE)
         _write(page, 0, 100)
         wait_until(lambda: told, WAIT_S)
         server.kill()
@@ -99,7 +94,9 @@ def test_a_server_that_stays_away_holds_nobody_up(
     run = in_a_flow(work)
     assert _numbers(run) == list(range(100))
     assert told[-1].cursor == "99"
-    assert "did not reach Prefect's API" in caplog.text
+    [notice] = [text for text in caplog.messages if "have not reached Prefect's API" in text]
+    assert notice.endswith(f"; `torchx-core log {HANDLE}` shows the whole log")
+    assert wait_until(lambda: notice in run.lines(), WAIT_S)
 
 
 def test_answers_that_are_cut_off_lose_and_repeat_nothing(server: PrefectServer) -> None:

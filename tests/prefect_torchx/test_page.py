@@ -4,12 +4,13 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from flow_work import in_a_flow
+from keepers import Keeper
 from local_apps import app_of
 from prefect import task
 from prefect.logging.handlers import PrefectConsoleHandler
@@ -53,14 +54,6 @@ def _replica(number: int, state: AppState, **what: Any) -> ReplicaStatus:
 
 
 DONE = _status(AppState.SUCCEEDED, _replica(0, AppState.SUCCEEDED, exit_code=0))
-
-
-def _keep_in(told: list[Position]) -> Callable[[Position], bool]:
-    def keep(position: Position) -> bool:
-        told.append(position)
-        return True
-
-    return keep
 
 
 def _show(*events: AppEvent, status: AppStatus | None = DONE, app: AppDef = APP, **options: Any) -> None:
@@ -113,7 +106,7 @@ def test_the_records_of_a_task_are_its_own() -> None:
 def test_what_has_arrived_is_told() -> None:
     """Not before it has, and at the end all of it: from there another process goes on."""
     told: list[Position] = []
-    in_a_flow(lambda: _show(_lines("one"), _lines("two"), on_delivered=_keep_in(told)))
+    in_a_flow(lambda: _show(_lines("one"), _lines("two"), keeper=Keeper(told)))
     assert told[-1] == Position(cursor="1", shown_bytes=8)
 
 
@@ -121,24 +114,20 @@ def test_what_has_arrived_is_told() -> None:
 def test_a_listener_that_fails_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """The app does not suffer from a position that cannot be saved."""
 
-    def fail(position: Position) -> bool:
-        raise OSError(position)
+    def fail() -> bool:
+        raise OSError
 
-    run = in_a_flow(lambda: _show(_lines("one"), on_delivered=fail))
+    run = in_a_flow(lambda: _show(_lines("one"), keeper=Keeper([], fail)))
     assert run.state.is_completed()
     assert "could not be saved" in caplog.text
 
 
 def test_a_position_that_was_not_kept_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of an app that says no more: a process that is killed then must not make its output come twice."""
-    monkeypatch.setattr("prefect_torchx.delivery.SAVE_AGAIN_S", 0.05)
+    monkeypatch.setattr("prefect_torchx.courier.SAVE_AGAIN_S", 0.05)
     told: list[Position] = []
 
-    def keep(position: Position) -> bool:
-        told.append(position)
-        return len(told) == 3
-
-    page = RunPage(APP, on_delivered=keep)
+    page = RunPage(APP, keeper=Keeper(told, lambda: len(told) == 3))
     page.submitted(HANDLE)
     page.write(_lines("one"))
     page.mark("0")
@@ -150,18 +139,18 @@ def test_a_position_that_was_not_kept_is_told_again(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("prefect_api")
 def test_a_log_has_a_limit_that_later_tries_share() -> None:
-    """Beyond it lines are counted; the log says so once, and at the end where all of them are."""
+    """Beyond it lines are counted; the log says so once, and at the end how to see all of them."""
 
     def work() -> None:
         page = RunPage(APP, limit_bytes=10)
         page.submitted(HANDLE, Position(cursor="", shown_bytes=6))
         for text in ("four", "five", "six", "seven"):
             page.write(_lines(text))
-        page.close(_status(AppState.SUCCEEDED, _replica(0, AppState.SUCCEEDED, log_dir="/logs/0")))
+        page.close(DONE)
 
     shown = [record.message for record in in_a_flow(work).records() if ".torchx" in record.name]
     assert sorted(shown) == [
-        "3 lines were left out; the whole log is in /logs/0",
+        f"3 lines were left out; `torchx-core log {HANDLE}` shows the whole log",
         f"[{ROLE}/0] four",
         f"the last 4 lines of {ROLE}/0:\nfour\nfive\nsix\nseven",
         "the log has reached its limit of 1e-05 MB; further lines are left out",
@@ -230,7 +219,7 @@ def test_outside_of_a_run_the_lines_go_to_a_logger_of_ours(caplog: pytest.LogCap
     """There are no artifacts, and all has arrived at once."""
     caplog.set_level(logging.INFO, "prefect_torchx")
     told: list[Position] = []
-    _show(_lines("one"), on_delivered=_keep_in(told))
+    _show(_lines("one"), keeper=Keeper(told))
     assert [record.name for record in caplog.records] == [f"prefect_torchx.torchx.{ROLE}.0"]
     assert told == [Position(cursor="0", shown_bytes=4)]
 

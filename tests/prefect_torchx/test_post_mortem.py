@@ -91,3 +91,14 @@ def test_a_cancelled_app_is_no_riddle() -> None:
     report = _report(_status(AppState.CANCELLED, msg="cancelled by a user"))
     assert "asked for its end" in report
     assert "| Message | cancelled by a user |" in report
+
+
+def test_what_a_program_says_is_never_a_link_a_picture_or_html() -> None:
+    """The message of a failed program stays plain text on Prefect's page."""
+    hostile = "<img src=x onerror=alert(1)> ![p](http://tracker/p) [log in](javascript:x) `code`"
+    report = _report(_status(AppState.FAILED, _failed(0, msg=hostile), msg=hostile))
+    for row in report.splitlines():
+        if row.startswith(("| Message", "| Said")):
+            assert "<" not in row
+            assert r"\!\[p\](" in row
+            assert r"\[log in\](" in row

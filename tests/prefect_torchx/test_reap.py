@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -81,6 +82,18 @@ def test_the_hook_ends_the_apps_of_its_flow_run(
     )
 
 
+def test_the_hook_says_which_apps_it_does_not_see(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On another host than theirs it can end none, and their lease must."""
+    handle, flow_run = _left_behind(runner, monkeypatch)
+    with monkeypatch.context() as elsewhere, caplog.at_level("INFO"):
+        elsewhere.setenv("TORCHX_STATE_DIR", str(tmp_path / "elsewhere"))
+        reap_apps(flow=some_flow, flow_run=_read(flow_run.id), state=Crashed())
+    assert f"{handle} is unknown on this host" in caplog.text
+    assert runner.status(handle).state is AppState.RUNNING  # type: ignore[union-attr]
+
+
 def test_the_hook_leaves_the_apps_of_other_flow_runs(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a run that has none, nothing ends."""
     handle, _ = _left_behind(runner, monkeypatch)
@@ -136,8 +149,8 @@ def test_an_app_that_is_followed_again_between_the_verdict_and_its_end_goes_on(
 ) -> None:
     """Whoever looks at many apps acts late: the app's owner, as it was at first, must not have changed."""
     handle, flow_run = _left_behind(runner, monkeypatch)
-    with get_client({"timeout": 30}, sync_client=True) as client, Reaper() as reaper:
-        [verdict] = reaper.judge(client, "local_cwd", "torchx", unknown=False)
+    with Reaper() as reaper:
+        [verdict] = reaper.judge("local_cwd", "torchx", unknown=False)
         assert runner.take_over(handle, _token(FlowTry(str(flow_run.id), 2)), expected=verdict.app.owner)
         assert (verdict.orphaned, reaper.reap(verdict.app, "Failed")) == (True, False)
     assert runner.status(handle).state is AppState.RUNNING  # type: ignore[union-attr]

@@ -45,6 +45,8 @@ def _records_of(*events: AppEvent) -> list[Record]:
         (_lines("one", "", "two"), "[r/1] one\n[r/1] \n[r/1] two", "INFO"),
         (_lines("10 %\r50 %\r99 %"), "[r/1] 99 %", "INFO"),
         (_lines("100 %s {x}"), "[r/1] 100 %s {x}", "INFO"),
+        (_lines("\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[2J"), "[r/1] \x1b[31mred\x1b[0m", "INFO"),
+        (Progress(**OF, fraction=0.5, message="\x1b[2Jhalf"), "[r/1] progress 50%: half", "INFO"),
         (_lines("WARNING disk"), "[r/1] WARNING disk", "WARNING"),
         (
             _lines("E1121 10:00:00.123456 7 file.cc:12] x"),
@@ -129,7 +131,7 @@ def test_records_of_a_replica_never_share_a_time() -> None:
     assert all(after - before >= 1e-6 for before, after in pairwise(times))
 
 
-@pytest.mark.parametrize("char", ["a", "é", "😀", "\x1b", '"'])
+@pytest.mark.parametrize("char", ["a", "é", "😀", "\u2028", '"'])
 def test_no_record_is_too_long_and_no_character_is_lost(char: str) -> None:
     """Many lines become several records, a line that no record can hold becomes several lines."""
     texts = [char * 1000] * 50 + [char * 100_000]
@@ -159,3 +161,23 @@ def test_secrets_are_masked_in_lines_and_in_what_happened() -> None:
     records.write(_lines("a secret"))
     records.write(StateChanged(state=AppState.FAILED, time=5.0, msg="secret"))
     assert [record.text for record in got] == ["[r/1] a ***", "app is FAILED: ***"]
+
+
+def test_reports_are_shown_once_a_second() -> None:
+    """Of each replica's progress and metrics the latest; all of them are in the pictures."""
+    got: list[Record] = []
+    clock = FakeClock()
+    records = Records(got.append, str, clock)
+    for step in range(100):
+        records.write(Metric(**OF, name="loss", value=float(step), step=step))
+        records.write(Metric(**OF, name="rate", value=1.0, step=None))
+        records.write(Progress(**OF, fraction=step / 100, message=""))
+        records.tick()
+        clock.advance(0.021)
+    records.end()
+    lines = [line for record in got for line in record.text.splitlines()]
+    assert [line for line in lines if "loss" in line] == [
+        f"[r/1] metric loss = {step} at step {step}" for step in (0, 48, 96, 99)
+    ]
+    assert [line for line in lines if "progress" in line][-1] == "[r/1] progress 99%"
+    assert len(lines) == 10

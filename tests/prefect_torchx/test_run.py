@@ -16,6 +16,7 @@ from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.context import FlowRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.states import Cancelling
+from prefect_timeouts import timed_out
 
 from prefect_torchx import run_app
 from torchx_core import AppDef, AppState, Runner
@@ -27,8 +28,7 @@ pytestmark = pytest.mark.engine
 
 Running = Callable[[], AppHandle]
 
-LIMIT_S = 10
-"""Within which also a busy host has submitted an app."""
+CANCELLED = "cancelled because the Prefect flow run was cancelled"
 
 
 def _app(*steps: Step, **role: object) -> AppDef:
@@ -171,11 +171,10 @@ def test_a_retried_flow_run_finds_what_its_tasks_have_done(runner: Runner) -> No
 @pytest.mark.parametrize("how", ["called", "submitted"])
 def test_a_timeout_stops_the_app(how: str, runner: Runner) -> None:
     """Also in a submitted task, where Prefect itself cannot stop what blocks."""
-    state = _run(how, lambda: run_app(_app(Hold())), timeout_seconds=LIMIT_S)
+    state, status = timed_out(
+        lambda limit_s: _run(how, lambda: run_app(_app(Hold())), timeout_seconds=limit_s), runner
+    )
     assert state.name == "TimedOut"
-    [app] = runner.list("local_cwd")
-    status = runner.wait(app.app_handle, timeout_s=60)
-    assert status
     assert (status.state, "timeout" in status.msg) == (AppState.CANCELLED, True)
 
 
@@ -197,7 +196,7 @@ def immortal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ("signum", "exception", "requested", "end"),
     [
         (signal.SIGTERM, TerminationSignal, False, None),
-        (signal.SIGTERM, TerminationSignal, True, "cancelled because the Prefect flow run was cancelled"),
+        (signal.SIGTERM, TerminationSignal, True, CANCELLED),
         (signal.SIGINT, KeyboardInterrupt, False, "cancelled because the Prefect run was interrupted"),
     ],
     ids=["shutdown", "cancel", "ctrl-c"],
@@ -214,10 +213,6 @@ def test_the_cause_decides_whether_the_app_ends(
     """A cancelled flow run and Ctrl-C end the app; the end of the worker alone does not."""
     handles: list[AppHandle] = []
 
-    def request_cancel(flow_run_id: Any) -> None:
-        with get_client(sync_client=True) as client:
-            client.set_flow_run_state(flow_run_id, Cancelling(), force=True)
-
     @task
     def job() -> None:
         run_app(_app(Hold()))
@@ -225,7 +220,7 @@ def test_the_cause_decides_whether_the_app_ends(
     @flow
     def pipeline() -> None:
         flow_run_id = FlowRunContext.get().flow_run.id  # type: ignore[union-attr]
-        _interrupt(running, handles, signum, lambda: request_cancel(flow_run_id) if requested else None)
+        _interrupt(running, handles, signum, lambda: _cancel(flow_run_id) if requested else None)
         job() if how == "called" else job.submit().result()
 
     with pytest.raises(exception):
@@ -235,8 +230,33 @@ def test_the_cause_decides_whether_the_app_ends(
     assert (status.state, status.msg) == ((AppState.CANCELLED, end) if end else (AppState.RUNNING, ""))
 
 
+@pytest.mark.usefixtures("prefect_api", "immortal", "runner")
+@pytest.mark.parametrize("process", [None, "host:17"], ids=["a script", "supervised"])
+def test_a_cancelled_script_is_cancelled(
+    process: str | None, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server accepts no other end of it; where there is a supervisor, that is its business."""
+    monkeypatch.setattr("prefect_torchx._engine.causes.SIGNAL_MARGIN_S", 0.0)
+    flow_run_ids: list[Any] = []
+
+    @flow
+    def pipeline() -> None:
+        flow_run_ids.append(FlowRunContext.get().flow_run.id)  # type: ignore[union-attr]
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(flow_run_ids[0], infrastructure_pid=process)
+        _interrupt(running, [], None, lambda: _cancel(flow_run_ids[0]))
+        run_app(_app(Hold()))
+
+    with pytest.raises(TerminationSignal):
+        pipeline()
+    with get_client(sync_client=True) as client:
+        states = client.read_flow_run_states(flow_run_ids[0])
+    # This process outlives the signal after which Prefect would write nothing more.
+    assert ("Cancelled" in [state.name for state in states]) == (process is None)
+
+
 def _interrupt(
-    running: Running, handles: list[AppHandle], signum: int, first: Callable[[], object] = lambda: None
+    running: Running, handles: list[AppHandle], signum: int | None, first: Callable[[], object] = lambda: None
 ) -> None:
     """Once an app runs, note its handle and send this process a signal."""
     from contextvars import copy_context
@@ -244,9 +264,15 @@ def _interrupt(
     def wait_and_send() -> None:
         handles.append(running())
         first()
-        os.kill(os.getpid(), signum)
+        if signum is not None:
+            os.kill(os.getpid(), signum)
 
     threading.Thread(target=copy_context().run, args=(wait_and_send,), daemon=True).start()
+
+
+def _cancel(flow_run_id: Any) -> None:
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(flow_run_id, Cancelling(), force=True)
 
 
 def _hiccup(*_: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ import httpx
 import pytest
 from answer_cutter import AnswerCutter, cutting
 from flow_work import in_a_flow
+from keepers import Keeper
 from prefect import flow, get_client
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.context import FlowRunContext
@@ -22,10 +24,11 @@ from prefect_torchx._engine import flow_state, server
 from prefect_torchx._engine.flow_state import FlowRunWatch
 from prefect_torchx._engine.server import ask_briefly, kept_connection
 from prefect_torchx._engine.shelf import ServerShelf
+from prefect_torchx.bookmark import Bookmark
 from prefect_torchx.page import RunPage
 from prefect_torchx.position import Position
 from torchx_core.schedulers import LogLines
-from torchx_core.specs import AppDef
+from torchx_core.specs import AppDef, AppState, AppStatus
 from torchx_core.testing import wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("prefect_api")]
@@ -74,15 +77,52 @@ def test_what_asks_again_and_again_keeps_its_connection(clients: list[SyncPrefec
     assert [_is_closed(client) for client in clients] == [True, True]
 
 
-def test_a_connection_is_of_one_thread(clients: list[SyncPrefectClient]) -> None:
-    """Another thread does not use it, and does not close it."""
+def test_threads_share_a_client(clients: list[SyncPrefectClient]) -> None:
+    """Each would ask the server for a token of its own; who leaves last closes it."""
     with kept_connection():
         ask_briefly(_version)
         other = threading.Thread(target=copy_context().run, args=(ask_briefly, _version))
         other.start()
         other.join()
         ask_briefly(_version)
-        assert [_is_closed(client) for client in clients] == [False, True]
+        assert [_is_closed(client) for client in clients] == [False]
+    assert [_is_closed(client) for client in clients] == [True]
+
+
+def test_many_apps_share_a_client(clients: list[SyncPrefectClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their logs, their positions and the look at the flow run's state; it gets one token from the server."""
+    asked: list[str] = []
+    send = httpx.Client.send
+
+    def count(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+        if clients and client is clients[0]._client:  # noqa: SLF001  (httpx's client)
+            asked.append(request.url.path)
+        return send(client, request, **options)
+
+    def work() -> None:
+        monkeypatch.setattr(httpx.Client, "send", count)
+        watch = FlowRunWatch.enter(str(_flow_run_id()))
+        with ThreadPoolExecutor(10) as pool:
+            shown = [pool.submit(copy_context().run, show, number) for number in range(10)]
+            wait_until(lambda: all(each.done() for each in shown), 120)
+        monkeypatch.setattr(httpx.Client, "send", send)
+        watch.leave()
+
+    def show(number: int) -> None:
+        places = Bookmark(ServerShelf(str(_flow_run_id()), ""))
+        page = RunPage(AppDef("app", []), keeper=places)
+        handle = f"local_cwd://torchx/app-{number}"
+        page.submitted(handle, places.open(handle, fresh=True))
+        page.write(LogLines("r", 0, 0, "stdout", (str(number),), 1000.0))
+        page.mark("1")
+        page.close(AppStatus(state=AppState.SUCCEEDED))
+
+    run = in_a_flow(work)
+    assert len(clients) == 1
+    assert sum("csrf-token" in path for path in asked) == 1
+    assert sorted(line for line in run.lines() if line.startswith("[r/0]")) == [
+        f"[r/0] {n}" for n in range(10)
+    ]
 
 
 def test_a_connection_that_breaks_is_made_anew(proxy: AnswerCutter, clients: list[SyncPrefectClient]) -> None:
@@ -91,7 +131,7 @@ def test_a_connection_that_breaks_is_made_anew(proxy: AnswerCutter, clients: lis
         ask_briefly(_version)
         proxy.cuts = 1
         assert ask_briefly(_version)
-        assert [_is_closed(client) for client in clients] == [True, False]
+        assert [_is_closed(client) for client in clients] == [False]
 
 
 def test_a_server_that_does_not_answer_is_asked_no_more_than_twice(
@@ -104,7 +144,7 @@ def test_a_server_that_does_not_answer_is_asked_no_more_than_twice(
         with pytest.raises(httpx.TransportError):
             ask_briefly(_version)
         assert ask_briefly(_version)
-    assert (len(clients), proxy.cuts) == (2, 0)
+    assert (len(clients), proxy.cuts) == (1, 0)
 
 
 def test_a_watch_has_one_client_and_closes_it(
@@ -136,7 +176,7 @@ def test_a_courier_has_one_client_for_what_it_saves(
     clients: list[SyncPrefectClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How far a log is, is saved once a second; the client is closed when nobody sends any more."""
-    monkeypatch.setattr("prefect_torchx.delivery.SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr("prefect_torchx.courier.SAVE_EVERY_S", 0.0)
     saved: list[Position] = []
 
     def work() -> None:
@@ -145,11 +185,13 @@ def test_a_courier_has_one_client_for_what_it_saves(
         shelf.open(handle, fresh=True)
         clients.clear()
 
-        def save(position: Position) -> bool:
-            saved.append(position)
-            return shelf.save(handle, position)
+        class Saving(Keeper):
+            def save(self) -> bool:
+                super().save()
+                shelf.note(handle, saved[-1])
+                return shelf.save(handle)
 
-        page = RunPage(AppDef("app", []), on_delivered=save)
+        page = RunPage(AppDef("app", []), keeper=Saving(saved))
         for number in range(3):
             page.write(LogLines("r", 0, 0, "stdout", (str(number),), 1000.0))
             page.mark(str(number))

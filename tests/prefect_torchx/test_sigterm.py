@@ -14,47 +14,47 @@ from prefect_torchx._engine import sigterm
 BEGIN = """
 import asyncio, multiprocessing, os, signal, threading
 from prefect.exceptions import TerminationSignal
-from prefect_torchx._engine.sigterm import sigterm_bridge
+from prefect_torchx._engine.sigterm import sigterm_watch
 
 def send(signum):
     os.kill(os.getpid(), signum)
 """
 
 ONE = """
-with sigterm_bridge() as bridged:
+with sigterm_watch() as seen:
     try:
         send(signal.SIGTERM)
     except TerminationSignal:
         send(signal.SIGTERM)  # a second one cuts nothing short
-        print(bridged, "cleaned up", flush=True)
+        print(seen.is_ours, "cleaned up", flush=True)
 """
 
 TWO = """
 async def work(seconds):
-    with sigterm_bridge() as bridged:
+    with sigterm_watch() as seen:
         try:
             await asyncio.sleep(60)
         finally:
             await asyncio.sleep(seconds)
-            print(bridged, seconds, flush=True)
+            print(seen.is_ours, seconds, flush=True)
 
 async def main():
-    threading.Timer(0.5, send, [signal.SIGTERM]).start()  # while the loop waits, as almost always
+    threading.Timer(0.5, send, [signal.SIGTERM]).start()
     await asyncio.gather(work(0), work(0.2))
 
 asyncio.run(main())
 """
 
 NONE = """
-with sigterm_bridge():
+with sigterm_watch():
     pass
 print("went on", flush=True)
 """
 
 
-def _run(code: str) -> subprocess.CompletedProcess[str]:
+def _run(code: str, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", BEGIN + code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", BEGIN + code, *args], capture_output=True, text=True, timeout=250, check=False
     )
 
 
@@ -76,12 +76,182 @@ def test_without_a_signal_nothing_remains() -> None:
     assert (ran.stdout, ran.returncode) == ("went on\n", 0), ran.stderr
 
 
+STORM = """
+import random, select, sys, time
+
+def burn():
+    until = time.monotonic() + 0.002
+    while time.monotonic() < until:
+        pass
+
+async def follow(ready):
+    asyncio.get_running_loop().call_later(random.uniform(0.005, 0.02), ready)
+    with sigterm_watch():
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.01)
+            os.write(1, b"left")
+
+async def idle(ready):
+    await follow(ready)
+
+async def busy_callback(ready, work=burn):
+    loop = asyncio.get_running_loop()
+    def spin():
+        work()
+        loop.call_soon(spin)
+    spin()
+    await follow(ready)
+
+async def many_callbacks(ready):
+    await busy_callback(ready, int)
+
+async def busy_task(ready, work=burn, following=follow):
+    async def spin():
+        while True:
+            work()
+            await asyncio.sleep(0)
+    await asyncio.gather(spin(), following(ready))
+
+async def many_steps(ready):
+    await busy_task(ready, int)
+
+async def nested_task(ready):
+    kept = asyncio.create_task(busy_task(ready))
+    await asyncio.sleep(3600)
+
+async def beside_a_thread(ready):
+    threading.Thread(target=lambda: [burn() for _ in range(10**6)], daemon=True).start()
+    await follow(ready)
+
+async def blocked_loop(ready):
+    with sigterm_watch() as seen:
+        ready()
+        try:
+            while not seen.came():
+                burn()
+            raise TerminationSignal(signal.SIGTERM)
+        finally:
+            await asyncio.sleep(0.01)
+            os.write(1, b"left")
+
+def fate(situation):
+    output, out = os.pipe()
+    started, begin = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.dup2(out, 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        try:
+            asyncio.run(situation(lambda: os.write(begin, b"!")))
+        finally:
+            os._exit(1)
+    os.read(started, 1)
+    os.kill(pid, signal.SIGTERM)
+    pidfd = os.pidfd_open(pid)
+    if not select.select([pidfd], [], [], 30)[0]:
+        os.kill(pid, signal.SIGKILL)
+    os.close(out)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    says = os.read(output, 99).decode()
+    for descriptor in (output, started, begin, pidfd):
+        os.close(descriptor)
+    return f"{says}, {signal.Signals(-code).name}"
+
+for situation in (
+    idle, busy_callback, many_callbacks, busy_task, many_steps, nested_task, beside_a_thread, blocked_loop
+):
+    fates = set()
+    for _ in range(20):
+        fates.add(fate(situation))
+        if fates != {"left, SIGTERM"}:
+            break
+    print(situation.__name__, *fates, sep=": ", flush=True)
+"""
+
+
+def test_no_signal_is_lost_on_an_event_loop() -> None:
+    """Whatever the loop is at, asyncio must not swallow the exception, as it does with those of callbacks."""
+    ran = _run(STORM)
+    situations = [line.split(": ", 1) for line in ran.stdout.splitlines()]
+    assert len(situations) == 8, ran.stderr
+    assert {fates for _, fates in situations} == {"left, SIGTERM"}, ran.stdout
+
+
+SWALLOWED = """
+import sys
+from prefect.utilities.engine import capture_sigterm
+
+class Finaliser:
+    def __del__(self):
+        send(signal.SIGTERM)
+
+async def loop():
+    asyncio.get_running_loop().call_soon(send, signal.SIGTERM)
+    await asyncio.sleep(0.01)
+
+def finaliser():
+    Finaliser()
+
+def callback():
+    asyncio.run(loop())
+
+def child():
+    pid = os.fork()
+    if not pid:
+        try:
+            send(signal.SIGTERM)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+with capture_sigterm():
+    prefects = signal.getsignal(signal.SIGTERM)
+    with sigterm_watch() as seen:
+        before = seen.came()
+        globals()[sys.argv[1]]()
+        print(before, seen.came(), seen.is_ours, signal.getsignal(signal.SIGTERM) is prefects)
+    with sigterm_watch() as again:
+        print(again.came())
+print(signal.set_wakeup_fd(-1))
+"""
+
+
+@pytest.mark.parametrize(("where", "came"), [("finaliser", True), ("callback", True), ("child", False)])
+def test_what_prefects_handler_raised_in_vain_is_known(where: str, came: bool) -> None:
+    """Its handler stays, or Prefect would acknowledge no cancel; the signal of a forked child is its own."""
+    ran = _run(SWALLOWED, where)
+    assert ran.stdout == f"False {came} False True\nFalse\n-1\n", ran.stderr
+
+
+def test_whoever_has_the_wakeup_descriptor_keeps_it() -> None:
+    """An event loop with a signal handler has; then nothing is known of lost signals, and nothing breaks."""
+    ran = _run(KEPT)
+    assert ran.stdout == "None True\n", ran.stderr
+
+
+KEPT = """
+from prefect.utilities.engine import capture_sigterm
+
+async def main():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, int)
+    before = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(before)
+    with capture_sigterm(), sigterm_watch() as seen:
+        print(seen, end=" ")
+    print(signal.set_wakeup_fd(before) == before)
+
+asyncio.run(main())
+"""
+
+
 POOL = """
 import multiprocessing, os, signal, sys
-from prefect_torchx._engine.sigterm import sigterm_bridge
+from prefect_torchx._engine.sigterm import sigterm_watch
 
 def work(pipe):
-    with sigterm_bridge():
+    with sigterm_watch():
         try:
             pipe.send("ready")
             signal.pause()
@@ -116,18 +286,18 @@ def test_a_thread_has_no_handlers() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     def enter() -> bool:
-        with sigterm.sigterm_bridge() as bridged:
-            return bridged
+        with sigterm.sigterm_watch() as seen:
+            return seen is None
 
     with ThreadPoolExecutor(1) as pool:
-        assert not pool.submit(enter).result()
+        assert pool.submit(enter).result()
 
 
 @pytest.mark.usefixtures("_ignored")
 def test_a_handler_of_somebody_else_stays() -> None:
-    """Prefect's own, in the process of a flow run, does what is needed."""
-    with sigterm.sigterm_bridge() as bridged:
-        assert (bridged, signal.getsignal(signal.SIGTERM)) == (False, signal.SIG_IGN)
+    """Who has one knows what is to be done."""
+    with sigterm.sigterm_watch() as seen:
+        assert (seen, signal.getsignal(signal.SIGTERM)) == (None, signal.SIG_IGN)
 
 
 @pytest.fixture

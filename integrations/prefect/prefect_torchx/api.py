@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar, final
 from uuid import UUID
 
 import httpx
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.filters import (
     LogFilter,
@@ -20,7 +20,9 @@ from prefect.client.schemas.filters import (
     LogFilterTimestamp,
 )
 from prefect.client.schemas.objects import Log
-from prefect.settings import PREFECT_API_REQUEST_TIMEOUT, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+from prefect_torchx._engine.server import Client, client_of_process
 
 __all__ = ["Api", "Payload", "Refused", "Unreachable"]
 
@@ -51,17 +53,18 @@ class Refused(Exception):
 
 @final
 class Api:
-    """A connection to Prefect's API for one thread; connects when it is first used."""
+    """What the courier asks Prefect's API for; connects when it is first used."""
 
     def __init__(self) -> None:
         """Connect to nothing yet."""
         self._open: Final = ExitStack()
-        self._client: SyncPrefectClient | None = None
+        self._client: Client | None = None
 
     def __enter__(self) -> Self:
         """Have requests fail at once: who makes them knows when to try again."""
-        brief: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: TIMEOUT_S}
+        brief: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0}
         self._open.enter_context(temporary_settings(brief))
+        self._client = self._open.enter_context(client_of_process())
         return self
 
     def __exit__(
@@ -97,8 +100,9 @@ class Api:
         return found
 
     def _ask(self, request: Callable[[SyncPrefectClient], T]) -> T:
+        assert self._client is not None, "enter first"
         try:
-            return request(self._connected())
+            return self._client.ask(request, TIMEOUT_S)
         except httpx.HTTPStatusError as err:
             if err.response.status_code in _REFUSALS:
                 raise Refused(str(err)) from err
@@ -109,13 +113,6 @@ class Api:
             raise Refused(repr(err)) from err
         except Exception as err:  # whatever Prefect's client raises, the app must not suffer from it
             raise Unreachable(err, perhaps_served=True) from err
-
-    def _connected(self) -> SyncPrefectClient:
-        if self._client is None:
-            # With settings of httpx, for otherwise it is the flow's own client, which ends with the flow.
-            client = get_client({"follow_redirects": True}, sync_client=True)
-            self._client = self._open.enter_context(client)
-        return self._client
 
 
 def _filters(payloads: Sequence[Payload]) -> list[LogFilter]:

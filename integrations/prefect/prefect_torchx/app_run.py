@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
 
@@ -14,7 +15,7 @@ from prefect_torchx.bookmark import Bookmark
 from prefect_torchx.held import Held
 from prefect_torchx.hold import Hold
 from prefect_torchx.naming import FlowTry, Holder
-from prefect_torchx.off_loop import in_daemon_thread, outlast
+from prefect_torchx.off_loop import Undisturbed, in_daemon_thread, outlast, started_in_thread
 from prefect_torchx.order import Order
 from prefect_torchx.page import RunPage
 from prefect_torchx.story import TICK_S, Pause, Story, atell, tell
@@ -24,8 +25,8 @@ from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, parse_app_
 
 __all__ = ["AppRun"]
 
-LAST_LINES_S = 5.0
-"""How long a cancelled app's last lines are waited for."""
+LAST_LINES_S = 12.0
+"""How long a cancelled app's last lines are waited for: its grace, unless that is longer than by default."""
 LAST_RECORDS_S = 8.0
 """How long Prefect's API may then take for what is left of the log. Nobody comes back for that, but Prefect
 kills a process that has not ended after 30 s."""
@@ -34,8 +35,8 @@ LEAVE_S = 1.0
 LOG_S = 60.0
 """How long the API may take nothing at the app's end; then only the app's files have what is left."""
 LOOK_EVERY_S = 0.05
-DEPARTURE_S = 20.0
-"""How long a cancelled asyncio task stays: above all until the signal comes that it was ahead of."""
+DEPARTURE_S = 25.0
+"""How long a cancelled asyncio task stays, at most."""
 
 T = TypeVar("T")
 
@@ -90,8 +91,7 @@ class AppRun:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Do what leaving the ``with`` block does, on an event loop."""
-        closing = asyncio.ensure_future(self._atell(self._close(None, LEAVE_S)))
-        await outlast(closing, 2 * LEAVE_S)
+        await outlast(started_in_thread(self._tell, self._close(None, LEAVE_S)), 2 * LEAVE_S)
         self._runner.close()
 
     @property
@@ -155,12 +155,25 @@ class AppRun:
             return False
 
     def leave(self, interruption: BaseException) -> None:
-        """Cancel the app if that is what the interruption means; otherwise leave it to a later try."""
-        try:
-            self._tell(self._leave(interruption))
-        except INTERRUPTIONS:  # the signal that we were ahead of, or an impatient second Ctrl-C
-            self._cancel_again()
-            raise
+        """Cancel the app if that is what the interruption means; otherwise leave it to a later try.
+
+        Only a second Ctrl-C cuts that short. Another interruption, such as the signal that we were
+        ahead of, is raised at the end.
+        """
+        leaving = Undisturbed(lambda: self._tell(self._leave(interruption)))
+        later: BaseException | None = None
+        while not leaving.is_over:
+            try:
+                leaving.wait()
+            except INTERRUPTIONS as again:
+                is_ctrl_c = type(again) is KeyboardInterrupt  # in a pool's child a SIGTERM's is one as well
+                if is_ctrl_c and KeyboardInterrupt in (type(interruption), type(later)):
+                    self._cancel_again()
+                    raise
+                later = again if later is None or is_ctrl_c else later
+        if later is not None:
+            raise later
+        leaving.settle()
 
     def _guarded(self, story: Story[T]) -> T:
         with self._causes:
@@ -194,17 +207,19 @@ class AppRun:
 
     async def aleave(self, interruption: BaseException) -> None:
         """Do what `leave` does, however often the present asyncio task is cancelled meanwhile."""
-        leaving = asyncio.ensure_future(self._aleave(interruption))
-        await outlast(leaving, DEPARTURE_S)
-
-    async def _aleave(self, interruption: BaseException) -> None:
         if isinstance(interruption, asyncio.CancelledError):
             interruption = await behind(interruption)
-        try:
-            await self._atell(self._leave(interruption))
-        except INTERRUPTIONS:
-            await in_daemon_thread(self._cancel_again)
-            raise
+        leaving = started_in_thread(self._tell, self._leave(interruption))
+        leaving.add_done_callback(asyncio.Future.exception)  # seen: it is not reported as lost
+        deadline = monotonic() + DEPARTURE_S
+        while not leaving.done() and monotonic() < deadline:
+            try:
+                await asyncio.wait([leaving], timeout=deadline - monotonic())
+            except asyncio.CancelledError as again:
+                # On an event loop the first Ctrl-C merely cancels; only the second one is raised.
+                if type(await behind(again)) is KeyboardInterrupt:
+                    await in_daemon_thread(self._cancel_again)
+                    raise
 
     async def _aguarded(self, story: Story[T]) -> T:
         with self._causes:
@@ -213,9 +228,6 @@ class AppRun:
             except INTERRUPTIONS as interruption:
                 await self.aleave(interruption)
                 raise
-
-    async def _atell(self, story: Story[None]) -> None:
-        await atell(story, self._runner, lambda: None)
 
     # --- the stories
 
@@ -243,16 +255,18 @@ class AppRun:
         return status
 
     def _leave(self, interruption: BaseException) -> Story[None]:
+        reason = self._causes.why_cancel(interruption)
         hold = None if self._is_over else self._open_hold()
         if hold is not None:
-            self._reason = self._causes.why_cancel(interruption)
-            if not self._reason:
+            self._reason = reason
+            if not reason:
                 self._say(f"leaving {hold.handle or 'the app'}, which goes on; a later try follows it")
-            elif self.cancel(self._reason):
+            elif self.cancel(reason):
                 yield from hold.last_lines(LAST_LINES_S)
-        yield from self._close(None, LAST_RECORDS_S if self._reason else LEAVE_S)
+        yield from self._close(None, LAST_RECORDS_S if reason else LEAVE_S)
         while self._causes.signal_may_come():
             yield Pause(seconds=TICK_S)
+        self._causes.finish_cancel()
 
     def _close(self, status: AppStatus | None, limit_s: float) -> Story[None]:
         for _ in self._page.closing(status, limit_s=limit_s) if self._page else ():
@@ -268,11 +282,18 @@ class AppRun:
         return self._hold
 
     def _new_hold(self, app: AppDef, handle: AppHandle | None, root: str = "") -> Hold:
-        bookmark = Bookmark(ServerShelf(self._caller.flow_run_id, self._caller.task_run_id, root))
+        shelf = ServerShelf(
+            self._caller.flow_run_id,
+            self._caller.task_run_id,
+            root,
+            has_hidden=bool(self._source.hidden),
+            limit_bytes=self._source.limit_bytes,
+        )
+        bookmark = Bookmark(shelf)
         self._page = RunPage(
             app,
             limit_bytes=self._source.limit_bytes,
-            on_delivered=bookmark.save,
+            keeper=bookmark,
             hidden=self._source.hidden,
         )
         has_ports = any(role.port_map for role in app.roles)

@@ -31,8 +31,16 @@ class Shelf(Protocol):
         """
         ...
 
-    def save(self, handle: AppHandle, position: Position) -> bool:
-        """Remember how far it has got, and return whether that is so; called from any thread."""
+    def find(self, handle: AppHandle) -> Position | None:
+        """Return how far its log has got with an app that it has had; None when it has had no such app."""
+        ...
+
+    def note(self, handle: AppHandle, position: Position) -> None:
+        """Remember how far it has got, for the next `save`; quick, called from any thread."""
+        ...
+
+    def save(self, handle: AppHandle) -> bool:
+        """Keep what was noted of this app, and of others; return whether it is kept; from any thread."""
         ...
 
 
@@ -57,12 +65,20 @@ class Bookmark:
         saved = self._shelf.open(handle, fresh=fresh)
         return _known.get((self._shelf.run, handle), saved)
 
-    def save(self, position: Position) -> bool:
-        """Remember the position, and return whether a later process will find it; called in any thread."""
-        if self._handle is None:
-            return True
-        _remember((self._shelf.run, self._handle), position)
-        return self._shelf.save(self._handle, position)
+    def find(self, handle: AppHandle) -> Position | None:
+        """Turn to an app that an earlier try has had; None when none has."""
+        found = self._shelf.find(handle)
+        self._handle = self._handle if found is None else handle
+        return found and _known.get((self._shelf.run, handle), found)
+
+    def note(self, handle: AppHandle, position: Position) -> None:
+        """Remember the position in this process; quick, and called in any thread."""
+        _remember((self._shelf.run, handle), position)
+        self._shelf.note(handle, position)
+
+    def save(self) -> bool:
+        """Return whether a later process will find the position; called in any thread."""
+        return self._handle is None or self._shelf.save(self._handle)
 
 
 _known: Final[OrderedDict[tuple[str, AppHandle], Position]] = OrderedDict()

@@ -6,14 +6,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from prefect_torchx.reap import Reaper, Verdict
 from torchx_core.errors import TorchXError
 from torchx_core.launch import DEFAULT_SCHEDULER
-
-if TYPE_CHECKING:
-    from prefect.client.orchestration import SyncPrefectClient
 
 __all__ = ["main"]
 
@@ -57,27 +53,27 @@ def _parser() -> argparse.ArgumentParser:
 
 def _reap(arguments: argparse.Namespace) -> int:
     import httpx
-    from prefect.client.orchestration import get_client
+
+    from prefect_torchx._engine.server import ask_patiently, client_of_process
 
     places = [
         (scheduler, session)
         for scheduler in arguments.scheduler or [DEFAULT_SCHEDULER]
         for session in arguments.session or ["torchx"]
     ]
-    with get_client(sync_client=True) as client, Reaper() as reaper:
+    with client_of_process(), Reaper() as reaper:
         try:
-            went_well = [_reap_in(*place, client, reaper, arguments) for place in places]
+            went_well = [_reap_in(*place, reaper, arguments) for place in places]
         except httpx.HTTPError as err:
-            went_well = [_complain(f"Prefect's server at {client.api_url}", repr(err))]
+            server = ask_patiently(lambda client: client.api_url)
+            went_well = [_complain(f"Prefect's server at {server}", repr(err))]
     return int(not all(went_well))
 
 
-def _reap_in(
-    scheduler: str, session: str, client: SyncPrefectClient, reaper: Reaper, arguments: argparse.Namespace
-) -> bool:
+def _reap_in(scheduler: str, session: str, reaper: Reaper, arguments: argparse.Namespace) -> bool:
     """Judge the apps of one place and carry that out; return whether all went well."""
     try:
-        verdicts = list(reaper.judge(client, scheduler, session, unknown=arguments.unknown))
+        verdicts = list(reaper.judge(scheduler, session, unknown=arguments.unknown))
     except TorchXError as err:
         return _complain(f"{scheduler}, session {session}", str(err))
     went_well = [_carry_out(reaper, verdict, arguments) for verdict in verdicts]
@@ -89,7 +85,10 @@ def _carry_out(reaper: Reaper, verdict: Verdict, arguments: argparse.Namespace) 
     app, state, done = verdict.app, verdict.flow_run_state, "left alone"
     try:
         if verdict.orphaned and not arguments.dry_run:
-            done = "cancelled" if reaper.reap(app, state) else "ended or taken over meanwhile"
+            is_reaped = reaper.reap(app, state)
+            done = "cancelled" if is_reaped else "ended or taken over meanwhile"
+            if is_reaped:
+                reaper.show_rest(app)
         elif verdict.orphaned:
             done = "would be cancelled"
     except TorchXError as err:

@@ -6,10 +6,14 @@ somebody stops waiting for it, says when it has enough to carry, and tells each 
 
 A request that broke off may have been served all the same. Before its records are sent again, the server is
 asked which of them it has: records of one source never share a time.
+
+The log goes first. While some of it waits, how far it has arrived is saved once a second for all runs at
+once, and pictures get a small part of the time; none of it while somebody waits for the end of a log.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -33,6 +37,14 @@ REQUEST_BYTES = 1_000_000
 REQUEST_RECORDS = 200
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 2.0
 """Between attempts, while the API does not answer."""
+END_S = 3.0
+"""How long a process that ends waits for a request that is on its way."""
+SAVE_EVERY_S = 1.0
+"""How often it is saved how far the logs are."""
+SAVE_AGAIN_S = 5.0
+"""The same, when it could not be kept: an app that is silent now would be shown again from before."""
+LOG_SHARE = 4.0
+"""How much more time the log gets than all else, while it waits."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +58,25 @@ class Sender(Protocol):
 
     def refused(self, reason: str) -> None:
         """Learn that the server will not have a record, whatever one tries."""
+        ...
+
+    @property
+    def closing(self) -> bool:
+        """Whether somebody waits for the rest of its log to arrive."""
+        ...
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether `save` has something to do."""
+        ...
+
+    @property
+    def in_haste(self) -> bool:
+        """Whether somebody waits for `save`."""
+        ...
+
+    def save(self) -> bool:
+        """Save how far its log is, with that of all senders that share a place; return whether it is kept."""
         ...
 
     def due(self) -> float:
@@ -82,6 +113,9 @@ class Courier:
         self._thread: threading.Thread | None = None
         self._batch_limit = REQUEST_RECORDS
         self._failures = 0
+        self._is_over = False
+        self._save_at = self._draw_at = 0.0
+        """Not before, while some of the log waits."""
         self._doubtful = 0
         """How many of the first parcels may have arrived with a request that broke off."""
         self.accepted_at = clock()
@@ -92,7 +126,10 @@ class Courier:
         """Return the courier of this process for the API that the settings name."""
         key = (os.getpid(), PREFECT_API_URL.value())
         with cls._couriers_lock:
-            return cls._couriers.setdefault(key, cls(Api))
+            if key not in cls._couriers:
+                cls._couriers[key] = cls(Api)
+                atexit.register(cls._couriers[key].end_with_process, os.getpid())
+            return cls._couriers[key]
 
     @property
     def full(self) -> bool:
@@ -128,6 +165,20 @@ class Courier:
             self._bytes += size
             self._changed.notify()
 
+    def end_with_process(self, pid: int) -> None:
+        """Have the thread end while the interpreter still lives.
+
+        A daemon thread that is inside an extension written in Rust, as Prefect's settings are, when the
+        interpreter goes, aborts the whole process on Python 3.11. A forked child has no such thread.
+        """
+        if os.getpid() != pid:
+            return
+        with self._changed:
+            self._is_over, thread = True, self._thread
+            self._changed.notify()
+        if thread is not None:
+            thread.join(END_S)
+
     def wake(self) -> None:
         """Look at once at what is due."""
         with self._changed:
@@ -138,9 +189,38 @@ class Courier:
         with self._make_api() as api, kept_connection():
             while self._await_work():
                 self._post(api)
-                for sender in tuple(self._senders):
-                    if sender.due() <= self._clock():
-                        sender.draw(api)
+                if not self._failures:
+                    self._save()
+                    self._draw(api)
+
+    def _save(self) -> None:
+        """Have every run save how far it is: the first to do so saves it for all that share a place."""
+        if self._next_save() > (begun := self._clock()):
+            return
+        kept = [sender.save() for sender in tuple(self._senders) if sender.unsaved]
+        took_s = self._clock() - begun
+        self._save_at = self._clock() + max(SAVE_EVERY_S if all(kept) else SAVE_AGAIN_S, took_s * LOG_SHARE)
+
+    def _next_save(self) -> float:
+        senders = tuple(self._senders)
+        if not self._parcels and any(sender.in_haste for sender in senders):
+            return 0.0
+        return self._save_at if any(sender.unsaved for sender in senders) else float("inf")
+
+    def _draw(self, api: Api) -> None:
+        """Let one run draw, the one that has waited longest."""
+        begun = self._clock()
+        sender = min(tuple(self._senders), key=lambda sender: sender.due(), default=None)
+        if sender is None or sender.due() > begun or (self._parcels and self._is_log_first(begun)):
+            return
+        sender.draw(api)
+        ended = self._clock()
+        self._draw_at = ended + (ended - begun) * LOG_SHARE
+        if sender.due() > ended:
+            self.accepted_at = ended
+
+    def _is_log_first(self, now: float) -> bool:
+        return now < self._draw_at or any(sender.closing for sender in tuple(self._senders))
 
     def _await_work(self) -> bool:
         """Wait for something to do; return False, and end the thread, when nobody is left."""
@@ -150,15 +230,15 @@ class Courier:
                 self._wait(pause_s, until_nobody=True)
             else:
                 self._wait(None, until_nobody=False)
-            if self._senders:
+            if self._senders and not self._is_over:
                 return True
             self._thread = None
             return False
 
     def _wait(self, pause_s: float | None, *, until_nobody: bool) -> None:
         end = float("inf") if pause_s is None else self._clock() + pause_s
-        while self._senders and self._clock() < end:
-            next_due = min(sender.due() for sender in self._senders)
+        while self._senders and not self._is_over and self._clock() < end:
+            next_due = min(self._next_save(), *(sender.due() for sender in self._senders))
             if not until_nobody and (self._parcels or next_due <= self._clock()):
                 return
             until = end if until_nobody else min(end, next_due)
@@ -167,6 +247,7 @@ class Courier:
     def _post(self, api: Api) -> None:
         batch = self._next_batch()
         if not batch:
+            self._failures = 0  # who has left has taken along what failed
             return
         payloads = [parcel.payload for parcel in batch if parcel.payload is not None]
         try:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from time import monotonic
-from typing import Final, final
+from typing import Final, NamedTuple, Protocol, final
 
 from prefect_torchx.api import Api
 from prefect_torchx.pictures import Pictures
 from prefect_torchx.position import Position
+from torchx_core.specs import AppHandle
 
-__all__ = ["END", "Delivery"]
-
-SAVE_EVERY_S = 1.0
-"""How often somebody is told how far the log is."""
-
-SAVE_AGAIN_S = 5.0
-"""The same, when it could not be kept: an app that is silent now would be shown again from before."""
+__all__ = ["END", "Delivery", "Keeper", "Mark"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,76 +19,108 @@ END: Final = object()
 """The token behind everything that a run sends."""
 
 
+class Mark(NamedTuple):
+    """Everything before it of an app's output has been sent."""
+
+    handle: AppHandle
+    position: Position
+
+
+class Keeper(Protocol):
+    """Remembers how far a run's log has arrived: a `prefect_torchx.bookmark.Bookmark`."""
+
+    def note(self, handle: AppHandle, position: Position, /) -> None:
+        """Remember it in this process; quick."""
+        ...
+
+    def save(self) -> bool:
+        """Have later processes find what was noted last; return whether they do. It may raise."""
+        ...
+
+
 @final
 class Delivery:
-    """Hears from the courier what has arrived, and draws when that is due; runs in the courier's thread."""
+    """Hears from the courier what has arrived, saves and draws when told to; in the courier's thread."""
 
-    def __init__(self, on_delivered: Callable[[Position], bool] | None, pictures: Pictures) -> None:
+    def __init__(
+        self, keeper: Keeper | None, pictures: Pictures, on_refused: Callable[[str], None] | None = None
+    ) -> None:
         """Know of nothing that has arrived.
 
         Args:
-            on_delivered: Told how far the log has arrived; returns whether that is kept, and may raise.
+            keeper: Remembers how far the log has arrived.
             pictures: What to draw.
+            on_refused: Told once, should Prefect's API not have a record: why.
         """
-        self._position: Position | None = None
-        self._told: Position | None = None
-        self._on_delivered = on_delivered
-        self._tell_at = 0.0
+        self._mark: Mark | None = None
+        self._saved: Mark | None = None
+        self._keeper = keeper
         self._pictures = pictures
+        self._on_refused = on_refused
+        self._closing = False
         self._ended = False
-        self._refused = 0
 
     @property
     def done(self) -> bool:
         """Whether nothing is left to do."""
-        return self._ended and self._position is self._told and self._pictures.settled
+        return self._ended and not self.unsaved and self._pictures.settled
 
-    def start_at(self, position: Position) -> None:
-        """Know what an earlier try has shown."""
-        self._position = self._told = position
+    @property
+    def closing(self) -> bool:
+        """Whether somebody waits for the rest of the log to arrive."""
+        return self._closing and not self._ended
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether more has arrived than `save` has kept."""
+        return self._mark is not self._saved
+
+    @property
+    def in_haste(self) -> bool:
+        """Whether somebody waits for `save`, and for nothing else of the log."""
+        return self._ended and self.unsaved
+
+    def close(self) -> None:
+        """Know that somebody waits for the end."""
+        self._closing = True
 
     def accepted(self, token: object) -> None:
         """Note how far the log has arrived."""
-        if isinstance(token, Position):
-            self._position = token
-        else:
+        if not isinstance(token, Mark):
             self._ended = True
-            self._tell_at = 0.0
+            return
+        self._mark = token
+        if self._keeper is not None:
+            self._keeper.note(token.handle, token.position)
 
     def refused(self, reason: str) -> None:
         """Say so, once."""
-        self._refused += 1
-        if self._refused == 1:
-            logger.error("Prefect's API refuses a log record, the app's log files have it: %s", reason)
+        if self._on_refused is not None:
+            self._on_refused(reason)
+            self._on_refused = None
+
+    def save(self) -> bool:
+        """Save how far the log has arrived; return whether that is kept."""
+        mark, kept = self._mark, True
+        try:
+            if self._keeper is not None:
+                kept = self._keeper.save()
+        except Exception:
+            # Whatever it stumbles over: at worst some lines are shown again.
+            logger.warning("the position in the log of an app could not be saved", exc_info=True)
+        if kept or self._ended:
+            self._saved = mark  # not before: who awaits the end awaits this too
+        return kept
 
     def due(self) -> float:
-        """Return when somebody is to be told or something to be drawn."""
-        untold = self._position is not self._told
-        return min(self._tell_at if untold else float("inf"), self._pictures.due())
+        """Return when there is something to draw."""
+        return self._pictures.due()
 
     def draw(self, api: Api) -> None:
-        """Tell and draw what is due; does not raise."""
-        if self._position is not self._told and monotonic() >= self._tell_at:
-            self._tell()
-        if monotonic() >= self._pictures.due():
-            self._draw(api)
-
-    def _draw(self, api: Api) -> None:
+        """Draw what is due; does not raise."""
         try:
             self._pictures.draw(api)
         except Exception:
             # Whatever a picture stumbles over, the logs of all runs are in the same thread, and go on.
             logger.warning("an app is not pictured any more", exc_info=True)
             self._pictures.stop()
-
-    def _tell(self) -> None:
-        position, kept = self._position, True
-        try:
-            if self._on_delivered is not None and position is not None:
-                kept = self._on_delivered(position)
-        except Exception:
-            # What a caller's function does is not ours to judge: at worst some lines are shown again.
-            logger.warning("the position in the log of an app could not be saved", exc_info=True)
-        self._tell_at = monotonic() + (SAVE_EVERY_S if kept else SAVE_AGAIN_S)
-        if kept or self._ended:
-            self._told = position  # not before: who awaits the end awaits this too

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from torchx_core.errors import InvalidInputError, did_you_mean
-from torchx_core.schedulers.secrets import looks_secret
+from torchx_core.schedulers.secrets import looks_secret, secret_parts
 
 __all__ = ["hide", "reveal", "secret_texts"]
 
@@ -28,7 +28,9 @@ def hide(
     *,
     words: bool = False,
 ) -> Any:  # noqa: ANN401
-    """Return the value with references in place of the texts in it that look secret by the names they have.
+    """Return the value with references in place of the texts in it that look secret.
+
+    A text looks secret by the name it has, or because a URL in it has a password.
 
     Args:
         value: Maps, lists and what they hold; not changed.
@@ -46,6 +48,8 @@ def hide(
     if isinstance(value, str):
         names = [key, *(_ASSIGNED.findall(value) if words else ())]
         secret = next(filter(_looks_secret, names), None)
+        if secret is None and secret_parts("", value):
+            secret = key or "url"
         return value if secret is None else _kept(secret, value, secrets)
     if isinstance(value, Mapping):
         if _is_reference(value):
@@ -61,14 +65,15 @@ def hide(
 
 
 def secret_texts(secrets: Mapping[str, Any]) -> list[str]:
-    """Return the texts that must not be shown: the secrets, and what words among them assign.
+    """Return the texts that must not be shown: secrets, what words among them assign, passwords in URLs.
 
     Example:
         >>> secret_texts({"api-key": "--api-key=sesame"})
         ['--api-key=sesame', 'sesame']
     """
     texts = [str(value) for value in secrets.values()]
-    return texts + [assigned for text in texts for assigned in _assigned(text)]
+    parts = [part for text in texts for part in (*_assigned(text), *secret_parts("", text))]
+    return texts + parts
 
 
 def reveal(value: Any, secrets: Mapping[str, Any]) -> Any:  # noqa: ANN401

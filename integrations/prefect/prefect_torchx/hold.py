@@ -31,6 +31,7 @@ from prefect_torchx.story import Follow, Story, patiently
 from torchx_core.errors import TorchXError, UnknownAppException
 from torchx_core.launch import AppRequest, Patience
 from torchx_core.runner import Runner
+from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppHandle, AppStatus
 
 __all__ = ["Hold", "OvertakenError", "Places", "Request"]
@@ -62,6 +63,10 @@ class Places(Protocol):
 
     def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
         """Turn to the app and return the place."""
+        ...
+
+    def find(self, handle: AppHandle) -> Position | None:
+        """Turn to an app that the page has had, and return the place; None when it has had no such app."""
         ...
 
 
@@ -156,6 +161,7 @@ class Hold:
                 if not self._runner.take_over(handle, self._token, expected=owner):
                     return (yield from self._take(request, attempts, slot))  # somebody was quicker
         if has_failed(status):
+            yield from self._show_rest(handle)
             self._page.say(f"{handle} ended {status.state}: {status.failure_summary()}")
             return (yield from self._submit(request, slot, attempt + 1))
         self._handle = handle
@@ -211,8 +217,16 @@ class Hold:
         """Wait for the end of an app that its holder has given up."""
         self._page.say(f"waiting for the end of {handle}, which an earlier try has cancelled")
         self._runner.cancel(handle, reason="cancelled by an earlier try of this run", if_owner=owner)
+        yield from self._show_rest(handle)
         yield Follow(handle=handle, logs=False, take=lambda _: True)
         return self._status(handle)
+
+    def _show_rest(self, handle: AppHandle) -> Story[None]:
+        """Show what the page lacks of an app that it has had: whoever gave it up may have had no time to."""
+        place = self._places.find(handle)
+        if place is not None:
+            self._page.submitted(handle, place)
+            yield from Reading(handle, self._page, place).until()
 
     def _status(self, handle: AppHandle) -> AppStatus:
         status = self._runner.status(handle)
@@ -273,4 +287,5 @@ class Hold:
         """Show what a cancelled app still says, for so many seconds at most."""
         if self._handle is not None and self._runner.status(self._handle) is not None:
             reading = self._reading or self._open(self._handle, fresh=False)
-            yield from reading.until(monotonic() + limit_s)
+            if (yield from reading.until(monotonic() + limit_s)) is None:
+                self._page.say(f"{self._handle} has not ended yet; {whole_log(self._handle)}")

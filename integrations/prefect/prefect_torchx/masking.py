@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias, cast
 
-from torchx_core.schedulers.secrets import MASK, looks_secret
+from torchx_core.schedulers.secrets import MASK, secret_parts
 from torchx_core.specs import AppDef, AppStatus, ReplicaStatus, RoleStatus
 
 __all__ = ["Mask", "make_mask", "mask_status", "mask_values"]
@@ -20,13 +20,13 @@ Mask: TypeAlias = Callable[[str], str]
 
 
 def make_mask(app: AppDef, hidden: Iterable[str] = ()) -> Mask:
-    """Return a function that hides the values of the app's variables that look like secrets by their name.
+    """Return a function that hides what is secret in the app's variables: by name, or in a URL.
 
     Args:
         app: Whose variables.
         hidden: What else to hide.
     """
-    named = (value for role in app.roles for name, value in role.env.items() if looks_secret(name))
+    named = (part for role in app.roles for variable in role.env.items() for part in secret_parts(*variable))
     return mask_values([*named, *hidden])
 
 

@@ -1,4 +1,4 @@
-"""Keeps an event loop free of quick calls that block, and of cancellations that come at a bad time."""
+"""Keeps calls that block off an event loop, and interruptions off calls that must come to their end."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar, final
 
-__all__ = ["in_daemon_thread", "outlast"]
+__all__ = ["Undisturbed", "in_daemon_thread", "outlast", "started_in_thread"]
 
 CALL_S = 4.0
 """How long a cancellation waits for a call that is under way."""
+LOOK_EVERY_S = 0.1
+"""How late an exception may be that is raised from outside in a thread that blocks."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,6 +27,16 @@ async def in_daemon_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwar
     over; Prefect kills a process that takes 30 s. A cancellation waits for the call, up to `CALL_S`: what was
     begun in the middle of a submit is known at its end.
     """
+    outcome = started_in_thread(call, *args, **kwargs)
+    try:
+        return await asyncio.shield(outcome)
+    except asyncio.CancelledError:
+        await outlast(outcome, CALL_S)
+        raise
+
+
+def started_in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+    """Start such a call and return what will come of it: no task, so nobody cancels it with all tasks."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
     context = copy_context()
@@ -42,11 +54,7 @@ async def in_daemon_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwar
             deliver(outcome.set_result, value)
 
     threading.Thread(target=work, name="torchx-call", daemon=True).start()
-    try:
-        return await asyncio.shield(outcome)
-    except asyncio.CancelledError:
-        await outlast(outcome, CALL_S)
-        raise
+    return outcome
 
 
 async def outlast(future: asyncio.Future[T], limit_s: float) -> None:
@@ -61,6 +69,41 @@ async def outlast(future: asyncio.Future[T], limit_s: float) -> None:
             await asyncio.wait([future], timeout=deadline - loop.time())
     if future.done() and not future.cancelled():
         future.exception()  # seen: it is not reported as lost
+
+
+@final
+class Undisturbed:
+    """A call in a daemon thread of its own, where no signal and no timeout of Prefect's interrupts it."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        """Start it, with the caller's context."""
+        self._call = call
+        self._error: BaseException | None = None
+        self.is_over = False
+        """Whether the call has returned or raised."""
+        # No Event: an exception in the middle of its wait may leave it broken.
+        self._over: Final = threading.Lock()
+        self._over.acquire()
+        work = copy_context().run
+        threading.Thread(target=work, args=(self._work,), name="torchx-call", daemon=True).start()
+
+    def wait(self) -> None:
+        """Block until the call is over; may be interrupted and repeated."""
+        while not self.is_over:
+            self._over.acquire(timeout=LOOK_EVERY_S)
+
+    def settle(self) -> None:
+        """Raise what the call has raised."""
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        try:
+            self._call()
+        except BaseException as err:  # noqa: BLE001  (it is raised where the call is waited for)
+            self._error = err
+        self.is_over = True
+        self._over.release()
 
 
 def _unless_done(future: asyncio.Future[T], take: Callable[..., None], value: object) -> None:

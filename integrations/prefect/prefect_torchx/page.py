@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import Final, final
 
 from prefect_torchx.courier import Courier
-from prefect_torchx.delivery import END, Delivery
+from prefect_torchx.delivery import END, Delivery, Keeper, Mark
 from prefect_torchx.masking import make_mask, mask_status
 from prefect_torchx.pictures import Pictures
 from prefect_torchx.position import Position
@@ -19,6 +19,7 @@ from torchx_core.errors import AppStatusError
 from torchx_core.schedulers import AppEvent, LogLines
 from torchx_core.schedulers.log_limit import LogLimit
 from torchx_core.schedulers.tails import Tails
+from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppDef, AppHandle, AppStatus
 
 __all__ = ["RunPage"]
@@ -30,8 +31,6 @@ FAILURE_LINE_CHARS = 200
 MAX_TAILS = 10
 """Of how many replicas the last lines are shown, where a log was limited."""
 
-logger = logging.getLogger(__name__)
-
 
 @final
 class RunPage:
@@ -40,7 +39,7 @@ class RunPage:
     Made where Prefect's context is; its methods may then be called from any thread, one at a time. Until
     `close` has been called, a thread of the process brings to Prefect's API what there is.
 
-    What is true of the log when the process dies: what `on_delivered` was last told has arrived. Whoever
+    What is true of the log when the process dies: what the keeper has saved last has arrived. Whoever
     follows the app from there repeats what had arrived since, about a second of output, and loses nothing.
     """
 
@@ -49,29 +48,37 @@ class RunPage:
         app: AppDef,
         *,
         limit_bytes: int | None = LIMIT_BYTES,
-        on_delivered: Callable[[Position], bool] | None = None,
+        keeper: Keeper | None = None,
         hidden: Iterable[str] = (),
+        sink: Sink | None = None,
+        pictured: bool = True,
     ) -> None:
         """Show nothing yet.
 
         Args:
             app: What runs; the values of its secret variables are masked in all that is shown.
             limit_bytes: How much of the app's output the log shows; None for all.
-            on_delivered: Told how far the log has arrived, about once a second and at the end, by a thread of
-                ours; returns whether that is kept. It may take a moment, and it may raise.
+            keeper: Told how far the log has arrived, and asked to save that about once a second and at the
+                end, by a thread of ours. To save may take a moment, and may raise.
             hidden: What else is masked.
+            sink: Where the log goes; None for the run that the present code works for.
+            pictured: Whether there are pictures and events besides the log.
         """
         self._mask: Final = make_mask(app, hidden)
-        self._sink: Final = Sink()
+        self._sink: Final = sink or Sink()
         self._records: Final = Records(self._deliver, self._mask)
         self._tails: Final = Tails(self._mask)
         self._limit: Final = LogLimit(limit_bytes)
         self._pictures: Final = Pictures(app, self._tails, self._mask)
-        self._marked: Position | None = None
-        self._delivery: Final = Delivery(on_delivered, self._pictures)
+        if not pictured:
+            self._pictures.stop()
+        self._marked: Mark | None = None
+        self._handle: AppHandle = ""
+        self._delivery: Final = Delivery(keeper, self._pictures, self._say_what_is_refused)
         self._courier: Final = Courier.to_this_server()
         self._courier.join(self._delivery)
         self._open = True
+        self._leaving: Final = threading.Lock()
 
     @property
     def full(self) -> bool:
@@ -79,15 +86,15 @@ class RunPage:
         return self._courier.full
 
     def submitted(self, handle: AppHandle, position: Position | None = None) -> None:
-        """Learn which app it is.
+        """Learn which app it is; of one that an earlier try has given up the rest may be shown before.
 
         Args:
             handle: The app.
             position: How far an earlier try has shown it; None when it is shown from its start.
         """
+        self._handle = handle
         if position:
             self._limit.shown_bytes = position.shown_bytes
-            self._delivery.start_at(position)
         self._pictures.submitted(handle, again=position is not None)
         self._courier.wake()
 
@@ -107,7 +114,7 @@ class RunPage:
 
     def mark(self, cursor: str) -> None:
         """Learn that every event before the cursor has been written."""
-        self._marked = Position(cursor=cursor, shown_bytes=self._limit.shown_bytes)
+        self._marked = Mark(self._handle, Position(cursor=cursor, shown_bytes=self._limit.shown_bytes))
 
     def say(self, message: str) -> None:
         """Show a message of our own."""
@@ -144,8 +151,8 @@ class RunPage:
     def closing(self, status: AppStatus | None, limit_s: float = 60.0) -> Iterator[None]:
         """Show the end, then yield as long as there is something to wait for; may be repeated.
 
-        What Prefect's API has not taken by then is in the app's log files only, which a message on standard
-        error says.
+        What Prefect's API has not taken by then is left to whoever follows the app next from the saved
+        position, if anybody does; the run's log and standard error say so.
 
         Args:
             status: How the app ended; None when it goes on without us.
@@ -154,9 +161,11 @@ class RunPage:
         if not self._open:
             return
         if status and self._limit.left_out:
-            self._say_what_is_left_out(status)
-        self.flush()
+            self._say_what_is_left_out()
+        self._records.end()
+        self._settle_mark()
         self._pictures.close(status)
+        self._delivery.close()
         self._courier.send(self._delivery, None, 0, END)
         begun = monotonic()
         try:
@@ -166,16 +175,20 @@ class RunPage:
                     break
                 yield
         finally:
-            self._leave(status)
+            self._leave()
 
-    def _leave(self, status: AppStatus | None) -> None:
-        self._open = False
-        left = self._courier.leave(self._delivery)
+    def _leave(self) -> None:
+        with self._leaving:  # who is cut short by a second Ctrl-C leaves beside the thread that has begun to
+            was_open, self._open = self._open, False
+        left = self._courier.leave(self._delivery) if was_open else 0
         if left:
-            places = [replica.log_dir for role in status.roles for replica in role.replicas] if status else []
-            logger.error(
-                "%s log records did not reach Prefect's API; the log files have them: %s", left, places[:4]
-            )
+            # By Prefect's own way to its API, which goes on trying for a while.
+            text = f"{left} records of the log of {self._handle or 'an app'} have not reached Prefect's API"
+            self._sink.log(logging.ERROR, f"{text}; {whole_log(self._handle)}" if self._handle else text)
+
+    def _say_what_is_refused(self, reason: str) -> None:
+        text = f"Prefect's API refuses a record of the log: {reason}"
+        self._sink.log(logging.ERROR, f"{text}; {whole_log(self._handle)}" if self._handle else text)
 
     def _write_lines(self, run: LogLines) -> None:
         self._tails.remember(run)
@@ -184,8 +197,8 @@ class RunPage:
         elif len(self._limit.left_out) == 1 and sum(self._limit.left_out.values()) == len(run.lines):
             self._records.say(self._limit.notice, logging.WARNING)
 
-    def _say_what_is_left_out(self, status: AppStatus) -> None:
-        self._records.say(self._limit.summary(status), logging.WARNING)
+    def _say_what_is_left_out(self) -> None:
+        self._records.say(self._limit.summary(self._handle), logging.WARNING)
         for role, replica in list(self._limit.left_out)[:MAX_TAILS]:
             tail = self._tails.of(role, replica)
             self._records.say("\n".join([f"the last {len(tail)} lines of {role}/{replica}:", *tail]))

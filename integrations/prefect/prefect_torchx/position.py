@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Position"]
+__all__ = ["START", "Position"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,3 +31,7 @@ class Position:
         if not isinstance(cursor, str) or not isinstance(shown, int):
             return None
         return Position(cursor=cursor, shown_bytes=shown)
+
+
+START: Final = Position(cursor="", shown_bytes=0)
+"""Where nothing has been shown."""

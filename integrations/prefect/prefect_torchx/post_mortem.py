@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchx_core.schedulers.tails import Tails
@@ -16,6 +17,7 @@ PEERS = 3
 PEER_LINES = 10
 MAX_ERROR_CHARS = 20_000
 MAX_OTHERS = 10
+_MARKUP = re.compile(r"[\\`*_\[\]!|#~]")
 
 
 def post_mortem(status: AppStatus, handle: AppHandle, tails: Tails) -> str:
@@ -44,21 +46,21 @@ def _cause(replica: ReplicaStatus) -> str:
 
 
 def _facts(status: AppStatus, handle: AppHandle, first: ReplicaStatus | None) -> str:
-    rows = [("App", f"`{handle}`"), ("State", str(status.state))]
+    rows = [("App", _code(handle)), ("State", str(status.state))]
     if status.msg.strip():
-        rows.append(("Message", status.msg))
+        rows.append(("Message", _cell(status.msg)))
     if first:
         again = f"; the app started again {status.num_restarts} times" if status.num_restarts > 0 else ""
         rows.append(("Attempts", f"{first.attempt + 1} of this replica{again}"))
-        rows += [("Host", first.hostname)] if first.hostname else []
-        rows += [("Said", first.msg)] if first.msg else []
+        rows += [("Host", _cell(first.hostname))] if first.hostname else []
+        rows += [("Said", _cell(first.msg))] if first.msg else []
     others = status.failed_replicas()[1:]
     if others:
         names = ", ".join(f"{r.role}/{r.id} ({_cause(r)})" for r in others[:MAX_OTHERS])
         more = f" and {len(others) - MAX_OTHERS} more" if len(others) > MAX_OTHERS else ""
-        rows.append(("Failed later", names + more))
-    rows += [("Log files", f"`{first.log_dir}`")] if first and first.log_dir else []
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in rows)])
+        rows.append(("Failed later", _cell(names + more)))
+    rows += [("Log files", _code(first.log_dir))] if first and first.log_dir else []
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
 
 
 def _error(status: AppStatus, first: ReplicaStatus | None) -> list[str]:
@@ -99,4 +101,10 @@ def _fenced(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    """Return what a program may have written as one line of plain text: no link, no picture, no HTML."""
+    return _MARKUP.sub(r"\\\g<0>", " ".join(text.split())).replace("<", "&lt;")
+
+
+def _code(text: str) -> str:
+    plain = " ".join(text.split()).replace("`", "").replace("|", "\\|")
+    return f"`{plain}`"

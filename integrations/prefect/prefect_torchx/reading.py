@@ -85,7 +85,7 @@ class Reading:
         self._ask_at = monotonic() + ASK_EVERY_S
         self._muted = False
         self._runs = False
-        self._cursor = position.cursor if position else None
+        self._cursor = position.cursor or None if position else None
         self._patience = Patience(PATIENCE_S)
         self._deadline = float("inf")
         self._status: AppStatus | None = None

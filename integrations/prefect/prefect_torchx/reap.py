@@ -11,20 +11,24 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from socket import gethostname
 from typing import Any, Final, ParamSpec, TypeVar, final
 from uuid import UUID
 
 from prefect import Flow
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
 from prefect.logging.loggers import LoggingAdapter, flow_run_logger
 
 from prefect_torchx._engine.lineage import ancestors
-from prefect_torchx._engine.shelf import apps_of_flow_run
+from prefect_torchx._engine.server import ask_patiently, client_of_process
+from prefect_torchx._engine.shelf import NotedApp, apps_of_flow_run
 from prefect_torchx.naming import FLOW_RUN, REAPED, Holder
+from prefect_torchx.rest import show_rest
 from torchx_core.errors import TorchXError
 from torchx_core.runner import Runner, get_runner
+from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppHandle, is_terminal, parse_app_handle
 
 __all__ = ["Reaper", "Verdict", "reap_apps", "with_reaper"]
@@ -39,22 +43,26 @@ def reap_apps(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> Non
     """Cancel the apps of a flow run that has ended; for ``on_cancellation`` and ``on_crashed``.
 
     Prefect calls it in the process that supervises the flow run, after that one's process has gone: it ends
-    what a killed process could not. The apps are those that the run has written down on Prefect's server.
+    what a killed process could not, and shows the rest of their output in the run's log. The apps are those
+    that the run has written down on Prefect's server.
     """
     log = flow_run_logger(flow_run, flow)
-    with get_client(sync_client=True) as client, Reaper() as reaper:
-        root = [flow_run, *ancestors(client, flow_run)][-1].id
-        handles = apps_of_flow_run(client, root, flow_run.id)
-        found = [app for handle in handles if (app := _look(reaper, handle, log))]
+    with client_of_process(), Reaper() as reaper:
+        root, noted = ask_patiently(lambda client: _noted_apps(client, flow_run))
+        found = [app for handle in noted if (app := _look(reaper, handle, log))]
         apps = [app for app in found if app.flow_run_id == str(root) and app.is_held_in(flow_run.id)]
-        if not _is_over(client.read_flow_run(flow_run.id).state):
+        if not _is_over(ask_patiently(lambda client: client.read_flow_run(flow_run.id)).state):
             return  # somebody was quick to start it again: its apps are for that try
+        ending: list[FoundApp] = []
         for app in apps:
             try:
                 if reaper.reap(app, str(state.name)):
                     log.info("cancelled %s, because its flow run is %s", app.handle, state.name)
+                ending.append(app)
             except TorchXError as err:
                 log.warning("cannot cancel %s: %s", app.handle, err)
+        for app in ending:  # not before: the end of one may be waited for
+            reaper.show_rest(app, noted[app.handle])
 
 
 def with_reaper(flow: Flow[P, R]) -> Flow[P, R]:
@@ -79,7 +87,7 @@ def with_reaper(flow: Flow[P, R]) -> Flow[P, R]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundApp:
-    """A running app of a flow run, as it was before the flow run's state was asked for.
+    """An app of a flow run, as it was before the flow run's state was asked for.
 
     A flow run that was over and has been started again has taken its app over, so that the app has another
     owner than here: it is not cancelled.
@@ -89,6 +97,7 @@ class FoundApp:
     flow_run_id: str
     """Of the root, where a subflow has it."""
     owner: str | None
+    has_ended: bool
 
     def is_held_in(self, flow_run_id: UUID) -> bool:
         """Return whether a call in that flow run, or in a part of it, has the app; also when nobody has."""
@@ -124,33 +133,35 @@ class Reaper:
         """Close what was opened."""
         self._open.close()
 
-    def judge(
-        self, client: SyncPrefectClient, scheduler: str, session: str, *, unknown: bool
-    ) -> Iterator[Verdict]:
+    def judge(self, scheduler: str, session: str, *, unknown: bool) -> Iterator[Verdict]:
         """Yield a verdict about every app of a session that runs and belongs to a flow run.
 
         Args:
-            client: Of Prefect's server.
             scheduler: Where.
             session: Which session.
             unknown: Whether an app is orphaned whose flow run the server does not know.
         """
         for app in self._runner(session).list(scheduler):
             found = None if is_terminal(app.state) else self.look(app.app_handle)
-            if found:
-                yield _verdict(client, found, unknown=unknown)
+            if found and not found.has_ended:
+                yield _verdict(found, unknown=unknown)
 
     def look(self, handle: AppHandle) -> FoundApp | None:
-        """Return the app as it is now; None unless it runs and belongs to a flow run.
+        """Return the app as it is now; None when it is unknown or belongs to no flow run.
 
         Ask about the flow run only afterwards.
         """
         runner = self._runner(parse_app_handle(handle).session_name)
         app, status = runner.describe(handle), runner.status(handle)
         flow_run_id = str(app.metadata.get(FLOW_RUN, "")) if app else ""
-        if not flow_run_id or status is None or status.is_terminal():
+        if not flow_run_id or status is None:
             return None
-        return FoundApp(handle=handle, flow_run_id=flow_run_id, owner=runner.owner(handle))
+        owner, has_ended = runner.owner(handle), status.is_terminal()
+        return FoundApp(handle=handle, flow_run_id=flow_run_id, owner=owner, has_ended=has_ended)
+
+    def knows(self, handle: AppHandle) -> bool:
+        """Return whether the app's scheduler has a record of it, seen from here."""
+        return self._runner(parse_app_handle(handle).session_name).status(handle) is not None
 
     def reap(self, app: FoundApp, state: str) -> bool:
         """Cancel the app unless it has ended, or somebody has taken it over, since `look`; return whether."""
@@ -165,23 +176,58 @@ class Reaper:
         runner.cancel(app.handle, reason=reason, if_owner=REAPED)
         return True
 
+    def show_rest(self, app: FoundApp, noted: NotedApp | None = None) -> None:
+        """Show what the log of the app's run lacks of it, unless somebody has taken it over since `look`.
+
+        Waits for the app's end, for a minute at most.
+
+        Args:
+            app: Has ended, or was cancelled.
+            noted: What its run has written down about it; None to ask for that.
+        """
+        root = UUID(app.flow_run_id)
+        if noted is None:
+            noted = ask_patiently(lambda client: apps_of_flow_run(client, root, root)).get(app.handle)
+        if noted is None:
+            return
+        run = UUID(noted.run)
+        log = flow_run_logger(ask_patiently(lambda client: client.read_flow_run(run)))
+        runner = self._runner(parse_app_handle(app.handle).session_name)
+        try:
+            if runner.owner(app.handle) in (app.owner, REAPED):
+                show_rest(runner, app.handle, noted, root, log)
+        except TorchXError as err:
+            log.warning("cannot show the rest of %s: %s; %s", app.handle, err, whole_log(app.handle))
+
     def _runner(self, session: str) -> Runner:
         if session not in self._runners:
             self._runners[session] = self._open.enter_context(get_runner(session))
         return self._runners[session]
 
 
+def _noted_apps(client: SyncPrefectClient, flow_run: FlowRun) -> tuple[UUID, dict[AppHandle, NotedApp]]:
+    """Return the root of the flow run, and the flow run's apps."""
+    root = [flow_run, *ancestors(client, flow_run)][-1].id
+    return root, apps_of_flow_run(client, root, flow_run.id)
+
+
 def _look(reaper: Reaper, handle: AppHandle, log: LoggingAdapter) -> FoundApp | None:
     try:
-        return reaper.look(handle)
+        found = reaper.look(handle)
+        is_known = found is not None or reaper.knows(handle)
     except TorchXError as err:
         log.warning("cannot look at %s: %s", handle, err)
         return None
+    if not is_known:  # deleted, never submitted, or of another host
+        log.info(
+            "%s is unknown on this host, %s: if it runs on another, its lease ends it", handle, gethostname()
+        )
+    return found
 
 
-def _verdict(client: SyncPrefectClient, app: FoundApp, *, unknown: bool) -> Verdict:
+def _verdict(app: FoundApp, *, unknown: bool) -> Verdict:
     try:
-        state = client.read_flow_run(UUID(app.flow_run_id)).state
+        state = ask_patiently(lambda client: client.read_flow_run(UUID(app.flow_run_id))).state
     except ObjectNotFound:
         return Verdict(app=app, flow_run_state="unknown", orphaned=unknown)
     name = str(state.name if state else "unknown")

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from time import monotonic
 from typing import NamedTuple, TypeAlias, final
 
 from prefect_torchx.masking import Mask
-from torchx_core.schedulers import AppEvent, LogLines, LogsLost, ReplicaChanged, StateChanged
+from torchx_core.schedulers import (
+    AppEvent,
+    LogLines,
+    LogsLost,
+    Metric,
+    Progress,
+    ReplicaChanged,
+    Result,
+    StateChanged,
+)
+from torchx_core.schedulers.latest_reports import LatestReports, Report
 from torchx_core.schedulers.levels import by_level
 from torchx_core.schedulers.text import as_shown, describe, prefix
 from torchx_core.specs import AppState
@@ -81,6 +91,7 @@ class Records:
         self._clock = clock
         self._sources: dict[str, _Waiting] = {}
         self._oldest = float("inf")
+        self._reports = LatestReports(clock)
 
     def write(self, event: AppEvent) -> None:
         """Take an event."""
@@ -88,14 +99,16 @@ class Records:
             case LogLines():
                 self._take_lines(event)
             case StateChanged():
-                self.flush()  # what came before it is shown before it, and it is shown at once
+                self.end()  # what came before it is shown before it, and it is shown at once
                 self._add("", self._mask(f"app {describe(event)}"), _loudness(event.state), event.time)
                 self.flush()
-            case _:
+            case Progress() | Metric():
+                self._reports.take(event)
+                self._show_reports(self._reports.due())
+            case ReplicaChanged() | Result() | LogsLost():
                 level = logging.WARNING if isinstance(event, LogsLost) else logging.INFO
                 level = _loudness(event.state) if isinstance(event, ReplicaChanged) else level
-                text = self._mask(f"{prefix(event)} {describe(event)}")
-                self._add(_source(event.role, event.replica), text, level, event.time)
+                self._show(event, level)
 
     def say(self, message: str, level: int = logging.INFO) -> None:
         """Deliver a message of our own, after everything taken so far."""
@@ -104,18 +117,32 @@ class Records:
 
     def tick(self) -> bool:
         """Deliver everything if something has waited long enough; return whether it did."""
+        self._show_reports(self._reports.due())
         wait_s = max(MAX_WAIT_S, len(self._sources) / MAX_RECORDS_PER_S)
         if self._clock() < self._oldest + wait_s:
             return False
         self.flush()
         return True
 
+    def end(self) -> None:
+        """Deliver everything, also the latest reports."""
+        self._show_reports(self._reports.rest())
+        self.flush()
+
     def flush(self) -> None:
-        """Deliver everything taken so far."""
+        """Deliver everything taken so far, but reports at their time."""
         waiting = [(source, lines) for source, lines in self._sources.items() if lines.lines]
         for source, lines in sorted(waiting, key=lambda each: each[1].time):
             self._deliver_source(source, lines)
         self._oldest = float("inf")
+
+    def _show_reports(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            self._show(report, logging.INFO)
+
+    def _show(self, event: ReplicaChanged | Progress | Metric | Result | LogsLost, level: int) -> None:
+        text = self._mask(f"{prefix(event)} {describe(event)}")
+        self._add(_source(event.role, event.replica), text, level, event.time)
 
     def _take_lines(self, run: LogLines) -> None:
         head, source = prefix(run), _source(run.role, run.replica)

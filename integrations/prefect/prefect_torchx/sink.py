@@ -14,6 +14,7 @@ from typing import Final, final
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 from prefect.logging.handlers import APILogHandler, PrefectConsoleHandler, WorkerAPILogHandler
+from prefect.logging.loggers import LoggingAdapter
 from prefect.settings import PREFECT_LOGGING_TO_API_ENABLED
 
 from prefect_torchx.api import Payload
@@ -24,26 +25,27 @@ __all__ = ["Sink"]
 
 @final
 class Sink:
-    """The log of the run that the code works for; outside of runs a logger of our own."""
+    """The log of the run that the code works for, or of another; outside of runs a logger of our own."""
 
-    def __init__(self) -> None:
-        """Look at Prefect's context once: later calls may come from other threads."""
-        try:
-            run = get_run_logger()
-        except MissingContextError:
-            run = logging.getLogger("prefect_torchx")
-        self._run: logging.Logger
-        self._extra: Mapping[str, object]
-        if isinstance(run, logging.Logger):
-            self._run, self._extra = run, {}
-        else:
-            self._run, self._extra = run.logger, dict(run.extra or {})
+    def __init__(self, run: LoggingAdapter | None = None) -> None:
+        """Look at Prefect's context once: later calls may come from other threads.
+
+        Args:
+            run: Another run's log.
+        """
+        run = run or _present_run()
+        self._run: logging.Logger = run.logger
+        self._extra: Mapping[str, object] = dict(run.extra or {})
         self._logger: Final = self._run.getChild("torchx")
         self._context: Final = copy_context()
 
     def write(self, record: Record) -> list[Payload]:
         """Give the record to every listener but Prefect's API; return what that is to get."""
         return self._context.copy().run(self._write, record)
+
+    def log(self, level: int, message: str) -> None:
+        """Log a message of our own as the run's code would, Prefect's API included."""
+        self._context.copy().run(self._logger.log, level, "%s", message, extra=dict(self._extra))
 
     def _write(self, record: Record) -> list[Payload]:
         made = self._make(record)
@@ -78,6 +80,14 @@ class Sink:
         if record.level == logging.DEBUG and not self._logger.isEnabledFor(logging.DEBUG):
             return logging.INFO
         return record.level
+
+
+def _present_run() -> LoggingAdapter:
+    try:
+        run = get_run_logger()
+    except MissingContextError:
+        run = logging.getLogger("prefect_torchx")
+    return logging.LoggerAdapter(run, {}) if isinstance(run, logging.Logger) else run
 
 
 def _handlers(logger: logging.Logger) -> Iterator[logging.Handler]:

@@ -21,7 +21,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers import Batch
 from torchx_core.specs import AppHandle
 
-__all__ = ["TICK_S", "Follow", "Pause", "Story", "Wish", "atell", "patiently", "tell"]
+__all__ = ["ASYNC_BATCH_BYTES", "TICK_S", "Follow", "Pause", "Story", "Wish", "atell", "patiently", "tell"]
 
 TICK_S = 0.2
 """How long a reason to stop may go unnoticed."""
@@ -138,7 +138,6 @@ async def _afulfil(wish: Wish, runner: Runner, look: Callable[[], None]) -> None
             if not wish.take(batch):
                 return
             look()
-            await asyncio.sleep(0)  # a fast app must not keep the loop to itself
 
 
 def patiently(phase: Callable[[], Story[T]], patience: Patience, say: Callable[[str], None]) -> Story[T]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import threading
@@ -20,7 +19,7 @@ from prefect_torchx._engine import intent
 from prefect_torchx._engine.caller import Caller
 from prefect_torchx._engine.flow_state import FlowRunWatch
 from prefect_torchx._engine.pool import signal_behind
-from prefect_torchx._engine.sigterm import parent_has_died, sigterm_bridge
+from prefect_torchx._engine.sigterm import Sigterm, parent_has_died, sigterm_watch
 from prefect_torchx.off_loop import outlast
 from prefect_torchx.order import OnWorkerShutdown
 
@@ -57,7 +56,7 @@ class Causes:
         self._asked_by_state_at: float | None = None
         self._in_main_thread = False
         self._cancellations = 0
-        self._bridged = False
+        self._sigterm: Sigterm | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -68,7 +67,7 @@ class Causes:
             self._watch = FlowRunWatch.enter(self._caller.flow_run_id)
             self._open.callback(self._watch.leave)
         if self._caller.flow_run_id or self._caller.task_run_id:
-            self._bridged = self._open.enter_context(sigterm_bridge())
+            self._sigterm = self._open.enter_context(sigterm_watch())
         return self
 
     def __exit__(
@@ -81,19 +80,22 @@ class Causes:
         """Raise what ends this run, where Prefect itself does not raise it; call it several times a second.
 
         Prefect interrupts the main thread only. A submitted task learns nothing from it: not of a cancelled
-        flow run, not of Ctrl-C, not of its flow's timeout.
+        flow run, not of Ctrl-C, not of its flow's timeout. Nor does anybody learn of a signal whose exception
+        got lost on its way.
 
         Raises:
             TerminationSignal: The flow run is cancelled, or its process ends.
             KeyboardInterrupt: The flow was interrupted.
             RunTimeoutError: A timeout has passed.
         """
+        if self._sigterm is not None and self._sigterm.came():
+            raise TerminationSignal(signal=signal.SIGTERM)
         if self._caller.is_overdue(TIMEOUT_MARGIN_S):
             raise RunTimeoutError("the timeout_seconds of the Prefect run have passed")
         if self._watch is not None and self._watch.is_cancelled:
             self._asked_by_state_at = monotonic()
             self._terminate()
-        if self._bridged and parent_has_died():
+        if self._is_bridged and parent_has_died():
             self._terminate()
         # The main thread is told by a signal; to act before it arrives would be interrupted by it.
         if not self._in_main_thread:
@@ -107,7 +109,7 @@ class Causes:
         Args:
             interruption: One of `INTERRUPTIONS`.
         """
-        if isinstance(interruption, KeyboardInterrupt):
+        if isinstance(interruption, KeyboardInterrupt) and not isinstance(interruption, TerminationSignal):
             return INTERRUPTED
         if isinstance(interruption, PrefectTimeout | RunTimeoutError):
             return TIMED_OUT
@@ -122,23 +124,38 @@ class Causes:
         """Return whether to give Prefect more time to end this process itself.
 
         We may see a cancel before it has done so. If we ended the run first, Prefect would take it for
-        crashed instead of cancelled. No such signal comes to a task runner's child.
+        crashed instead of cancelled. No such signal comes to a task runner's child, nor to a script.
         """
+        if self._watch is None or not self._watch.is_supervised:
+            return False
         if self._asked_by_state_at is None or monotonic() > self._asked_by_state_at + SIGNAL_MARGIN_S:
             return False
-        if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, None) or self._bridged:
+        if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, None) or self._is_bridged:
             return False
         return self._in_main_thread or not self._process_ends()
 
+    def finish_cancel(self) -> None:
+        """Let a cancelled script be Cancelled where this call's exception ends its flow.
+
+        Elsewhere the flow may catch it and go on, or ends later, which Prefect's server would then accept.
+        """
+        if self._watch is not None and self._in_main_thread and not self._is_bridged:
+            self._watch.finish_cancel(CANCELLED)
+
     def _terminate(self) -> NoReturn:
-        """Raise what a SIGTERM raises; in a process pool's child by a SIGTERM, so that the child ends of it.
+        """Raise what a SIGTERM raises; a process pool's child ends of it as of a SIGTERM.
 
         The exception alone would come to the pool as the task's result. What Prefect does there with a task
         that is done raises it again, in the thread that manages the pool: that ends, and the flow hangs.
         """
-        if self._bridged:
-            os.kill(os.getpid(), signal.SIGTERM)
+        if self._is_bridged and self._sigterm is not None:
+            self._sigterm.pretend()
         raise TerminationSignal(signal=signal.SIGTERM)
+
+    @property
+    def _is_bridged(self) -> bool:
+        """Whether this process, a pool's child, has no handler but ours."""
+        return self._sigterm is not None and self._sigterm.is_ours
 
     def _is_cancelled(self) -> bool:
         if intent.is_cancelled():

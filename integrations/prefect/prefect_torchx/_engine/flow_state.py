@@ -15,6 +15,7 @@ from typing import ClassVar, Final, final
 
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.states import Cancelled
 
 from prefect_torchx._engine.lineage import ancestors
 from prefect_torchx._engine.server import ask_briefly, kept_connection
@@ -41,6 +42,7 @@ class FlowRunWatch:
         self._flow_run_id: Final = flow_run_id
         self._users = 0
         self._line: list[uuid.UUID] = []
+        self._is_supervised = True
         self._states: list[State] = []
         self._over = threading.Event()
 
@@ -75,6 +77,28 @@ class FlowRunWatch:
         """Whether one waited for its next start: rescheduled, awaiting a retry, paused or suspended."""
         return any(state.is_scheduled() or state.is_paused() for state in self._states)
 
+    @property
+    def is_supervised(self) -> bool:
+        """Whether somebody outside started its process, as far as is known; nobody did so with a script."""
+        return self._is_supervised
+
+    def finish_cancel(self, message: str) -> None:
+        """Call Cancelled what is Cancelling, where nobody supervises it, who else would do that.
+
+        How the flow itself ends, as crashed or failed, the server does not accept any more.
+        """
+        if self._is_supervised or not self.is_cancelled:
+            return
+        try:
+            ask_briefly(lambda client: self._finish_cancel(client, message))
+        except Exception as err:  # noqa: BLE001  (the server does it later)
+            logger.warning("cannot set the state of flow run %s: %r", self._flow_run_id, err)
+
+    def _finish_cancel(self, client: SyncPrefectClient, message: str) -> None:
+        for flow_run in self._read(client):
+            if flow_run.state is not None and flow_run.state.is_cancelling():
+                client.set_flow_run_state(flow_run.id, Cancelled(message=message))
+
     def look(self) -> bool:
         """Ask the server now; return whether it answered."""
         try:
@@ -91,6 +115,8 @@ class FlowRunWatch:
         own = client.read_flow_run(uuid.UUID(self._flow_run_id))
         found = [own, *ancestors(client, own)]
         self._line = [flow_run.id for flow_run in found]
+        root = found[-1]
+        self._is_supervised = bool(root.deployment_id or root.work_queue_id or root.infrastructure_pid)
         return found
 
     def _run(self) -> None:

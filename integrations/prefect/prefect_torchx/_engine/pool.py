@@ -44,7 +44,7 @@ def signal_behind(exception: BaseException | None) -> signal.Signals | None:
     In an async flow both are a CancelledError. A SIGTERM's has what the signal raised as its context; one
     without comes from Ctrl-C, or from code that cancels the flow, which means the same.
     """
-    if isinstance(exception, KeyboardInterrupt):
+    if isinstance(exception, KeyboardInterrupt) and not isinstance(exception, TerminationSignal):
         return signal.SIGINT
     seen = exception
     while seen is not None:

@@ -1,17 +1,22 @@
-"""Questions to Prefect's server, from code that has an app to look after."""
+"""Questions to Prefect's server, from code that has an app to look after: one client for a whole process.
+
+To make a client costs much more than a question, and each asks the server for a token of its own.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final, TypeVar, final
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, ClassVar, Final, TypeVar, final
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-__all__ = ["ask_briefly", "ask_patiently", "kept_connection"]
+__all__ = ["Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection"]
 
 TIMEOUT_S = 2.0
 """After a SIGTERM everything must be done within a few seconds."""
@@ -25,72 +30,124 @@ def ask_briefly(question: Callable[[SyncPrefectClient], T]) -> T:
     """Ask the server; a request that is not answered soon fails, and is not repeated.
 
     Args:
-        question: May be put twice, where the thread has a `kept_connection` and that has broken.
+        question: May be put twice, where the connection has broken.
     """
-    kept: _Kept | None = getattr(_of_this_thread, "kept", None)
-    if kept is not None:
-        return kept.ask(question)
-    with kept_connection():
-        return ask_briefly(question)
+    if not getattr(_of_this_thread, "is_brief", False):
+        with kept_connection():
+            return ask_briefly(question)
+    with client_of_process() as client:
+        is_new = not client.was_used
+        try:
+            return client.ask(question, TIMEOUT_S)
+        except _BROKEN:
+            if is_new:
+                raise
+        # The server was started again, say: what it has closed shows only when it is used.
+        return client.ask(question, TIMEOUT_S)
 
 
 def ask_patiently(question: Callable[[SyncPrefectClient], T]) -> T:
     """Ask the server for what cannot be done without: Prefect repeats a request that fails."""
-    with _client(PATIENT_TIMEOUT_S) as client:
-        return question(client)
+    with client_of_process() as client:
+        return client.ask(question, PATIENT_TIMEOUT_S)
 
 
 @contextmanager
 def kept_connection() -> Iterator[None]:
-    """Let this thread ask briefly through one connection as long as the block lasts.
+    """Keep the process's client as long as the block lasts, and let this thread ask briefly.
 
-    For threads that ask again and again: to make a client costs much more than a question.
+    For threads that ask again and again.
     """
     # Settings count when a request is made, those of the client when that is.
     brief: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0}
-    kept = _Kept()
-    with temporary_settings(brief):
-        _of_this_thread.kept = kept
+    with temporary_settings(brief), client_of_process():
+        _of_this_thread.is_brief = True
         try:
             yield
         finally:
-            del _of_this_thread.kept
-            kept.close()
+            _of_this_thread.is_brief = False
+
+
+@contextmanager
+def client_of_process() -> Iterator[Client]:
+    """Use the process's client for the API that the settings name."""
+    client = Client.enter()
+    try:
+        yield client
+    finally:
+        client.leave()
 
 
 @final
-class _Kept:
-    """A client that is made when it is first needed, and made anew when its connection has broken."""
+class Client:
+    """Is there as long as some thread uses it, and connects when it is first asked."""
 
-    def __init__(self) -> None:
+    _clients: ClassVar[dict[object, Client]] = {}
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, key: object) -> None:
+        """Connect to nothing yet."""
+        self.was_used = False
+        self._key: Final = key
+        self.users = 0
+        """How many blocks use it; guarded by the lock of all clients."""
         self._open: Final = ExitStack()
         self._client: SyncPrefectClient | None = None
+        self._connecting: Final = threading.Lock()
 
-    def ask(self, question: Callable[[SyncPrefectClient], T]) -> T:
-        is_new = self._client is None
-        try:
-            return question(self._connected())
-        except _BROKEN:
-            self.close()
-            if is_new:
-                raise
-        # The server was started again, say: what it has closed shows only when it is used.
-        return question(self._connected())
+    @classmethod
+    def enter(cls) -> Client:
+        """Return the one of this process, not of one that it was forked from; see `leave`."""
+        key = (os.getpid(), PREFECT_API_URL.value())
+        with cls._lock:
+            client = cls._clients.setdefault(key, cls(key))
+            client.users += 1
+            return client
 
-    def close(self) -> None:
-        self._client = None
+    def leave(self) -> None:
+        """Use it no more; who leaves last closes it."""
+        with self._lock:
+            self.users -= 1
+            if self.users:
+                return
+            del self._clients[self._key]
         self._open.close()
 
-    def _connected(self) -> SyncPrefectClient:
-        if self._client is None:
-            self._client = self._open.enter_context(_client(TIMEOUT_S))
-        return self._client
+    def ask(self, question: Callable[[SyncPrefectClient], T], timeout_s: float) -> T:
+        """Put a question, each of whose requests may take so long."""
+        before = _timeout_s.set(timeout_s)
+        try:
+            with self._connecting:
+                if self._client is None:
+                    self._client = self._open.enter_context(_new_client())
+                    _fetch_token(self._client)
+            answer = question(self._client)
+        finally:
+            _timeout_s.reset(before)
+        self.was_used = True
+        return answer
 
 
 _of_this_thread: Final = threading.local()
-"""Has a `_Kept` where the thread keeps its connection. A forked child has none of its parent's threads."""
+"""Says whether the thread keeps the client and has the settings of brief requests."""
+_timeout_s: Final = ContextVar("torchx_timeout_s", default=PATIENT_TIMEOUT_S)
 
 
-def _client(timeout_s: float) -> SyncPrefectClient:
+def _new_client() -> SyncPrefectClient:
     # With settings of httpx, for otherwise it is the flow's own client, which has settings of its own.
-    return get_client({"timeout": timeout_s}, sync_client=True)
+    # No limit to connections: where many threads ask at once, none waits for another's answer.
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=25)
+    return get_client({"limits": limits, "event_hooks": {"request": [_set_timeout]}}, sync_client=True)
+
+
+def _fetch_token(client: SyncPrefectClient) -> None:
+    """Fetch the token now: threads that all find none would each fetch one, and only the last is valid."""
+    http = client._client  # noqa: SLF001  (Prefect fetches it before the first change, and only so)
+    add_headers: Callable[[httpx.Request], None] | None = getattr(http, "_add_csrf_headers", None)
+    with suppress(Exception):  # the question will say what is wrong
+        if add_headers is not None:
+            add_headers(http.build_request("POST", "/"))
+
+
+def _set_timeout(request: httpx.Request) -> None:
+    request.extensions["timeout"] = httpx.Timeout(_timeout_s.get()).as_dict()

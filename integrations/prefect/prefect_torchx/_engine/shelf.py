@@ -1,21 +1,20 @@
 """Keeps positions on Prefect's server, beside the log that they are about.
 
 Each app that a run has to do with gets an artifact of type ``result`` without a key, which no page of Prefect
-shows. It is written before the app is submitted, so it also tells which apps there may be of a flow run.
+shows. It is written before the app is submitted, so it also tells which apps there may be of a flow run. How
+far their logs are stands in one more such artifact for each process: a single request saves it for all apps.
 """
 
 from __future__ import annotations
 
-import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from threading import Lock
-from typing import Any, TypeVar, cast, final
+from typing import Any, NamedTuple, final
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.client.schemas.actions import ArtifactCreate
 from prefect.client.schemas.filters import (
     ArtifactFilter,
     ArtifactFilterFlowRunId,
@@ -25,39 +24,45 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import Artifact
 from prefect.client.schemas.sorting import ArtifactSort
 
-from prefect_torchx._engine.server import ask_briefly, ask_patiently
-from prefect_torchx.position import Position
+from prefect_torchx._engine.ledger import TYPE, VERSION, Entry, ask, is_ours, latest_entries, ledger_of
+from prefect_torchx.position import START, Position
 from torchx_core.specs import AppHandle
 
-__all__ = ["ServerShelf", "apps_of_flow_run"]
+__all__ = ["NotedApp", "ServerShelf", "apps_of_flow_run"]
 
-VERSION = 1
 PAGE = 200
 """How many artifacts Prefect's server returns at most."""
-_TYPE = "result"
 _KIND = "torchx app"
-
-T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 
 @final
 class ServerShelf:
     """Keeps how far one run's log has got with apps; says so in the log when it cannot."""
 
-    def __init__(self, flow_run_id: str, task_run_id: str, root: str = "") -> None:
+    def __init__(
+        self,
+        flow_run_id: str,
+        task_run_id: str,
+        root: str = "",
+        *,
+        has_hidden: bool = False,
+        limit_bytes: int | None = None,
+    ) -> None:
         """Keep for the flow run, or for a task run without one; both empty: for nobody.
 
         Args:
             flow_run_id: Whose log it is.
             task_run_id: The same, without a flow run.
             root: The flow run that the other is part of, and that the app belongs to; empty for the same.
+            has_hidden: Whether apps have secrets that only this process knows: whoever reaps them is told.
+            limit_bytes: How much of an app's output the log shows; None for all.
         """
         self.run = flow_run_id or task_run_id
         self._belongs_to = UUID(root or flow_run_id) if flow_run_id else None
+        self._ledger = ledger_of(self.run, self._belongs_to)
+        self._about = {"run": self.run, "hidden": has_hidden, "limit_bytes": limit_bytes}
         self._ids: dict[AppHandle, UUID] = {}
-        self._lock = Lock()
+        self._noted: dict[AppHandle, Position] = {}
 
     def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
         """Write down that the run has to do with the app, and return how far its log has got with it."""
@@ -65,60 +70,85 @@ class ServerShelf:
             return None
         # Not in haste: whoever does not find out shows again what has been shown.
         find = partial(self._find, handle=handle)
-        found = None if fresh else self._ask(find, patiently=True)
+        found = None if fresh else ask(find, patiently=True)
         if found is None:
-            self._create(handle, None)
+            self._create(handle)
             return None
         self._ids[handle] = found.id
-        return _position(found.data)
+        return self._ledger.open(found.id, found.entry)
 
-    def save(self, handle: AppHandle, position: Position) -> bool:
-        """Remember how far it has got, and return whether that is so; from any thread."""
+    def find(self, handle: AppHandle) -> Position | None:
+        """Return how far its log has got with an app that it has had; None when it has had no such app."""
+        found = ask(partial(self._find, handle=handle), patiently=True) if self.run else None
+        if found is None:
+            return None
+        self._ids[handle] = found.id
+        return self._ledger.open(found.id, found.entry) or START
+
+    def note(self, handle: AppHandle, position: Position) -> None:
+        """Remember how far it has got, for the next `save`."""
+        app = self._ids.get(handle)
+        if app is None:
+            self._noted[handle] = position
+        else:
+            self._ledger.note(app, position)
+
+    def save(self, handle: AppHandle) -> bool:
+        """Keep what was noted of all apps of the flow run; return whether that of this one is kept."""
         if not self.run:
             return True
-        with self._lock:
-            artifact_id = self._ids.get(handle)
-            if artifact_id is None:
-                return self._create(handle, position)
-            update = ArtifactUpdate(data=self._data(handle, position))
-            return self._ask(lambda client: _update(client, artifact_id, update)) is not None
+        if handle not in self._ids and not self._create(handle):
+            return False
+        if (position := self._noted.pop(handle, None)) is not None:
+            self._ledger.note(self._ids[handle], position)
+        return self._ledger.save()
 
-    def _create(self, handle: AppHandle, position: Position | None) -> bool:
+    def _create(self, handle: AppHandle) -> bool:
         artifact = ArtifactCreate(
-            type=_TYPE,
-            data=self._data(handle, position),
+            type=TYPE,
+            data={"kind": _KIND, "version": VERSION, "app": handle, **self._about},
             flow_run_id=self._belongs_to,
             task_run_id=self._name(handle),
         )
-        created = self._ask(lambda client: client.create_artifact(artifact))
+        created = ask(lambda client: client.create_artifact(artifact))
         if created is not None:
             self._ids[handle] = created.id
         return created is not None
 
-    def _find(self, client: SyncPrefectClient, handle: AppHandle) -> Artifact | None:
-        only = ArtifactFilter(task_run_id=ArtifactFilterTaskRunId(any_=[self._name(handle)]))
+    def _find(self, client: SyncPrefectClient, handle: AppHandle) -> _Found | None:
+        names = [self._name(handle), self._ledger.name]
+        only = ArtifactFilter(task_run_id=ArtifactFilterTaskRunId(any_=names))
         # The latest: a try that died before it submitted has left one, too.
-        found = client.read_artifacts(artifact_filter=only, sort=ArtifactSort.CREATED_DESC, limit=1)
-        return found[0] if found else None
-
-    def _data(self, handle: AppHandle, position: Position | None) -> dict[str, object]:
-        shown = position.to_json() if position else None
-        return {"kind": _KIND, "version": VERSION, "app": handle, "run": self.run, "position": shown}
+        found = client.read_artifacts(artifact_filter=only, sort=ArtifactSort.CREATED_DESC, limit=PAGE)
+        app = next((artifact for artifact in found if is_ours(_KIND, artifact.data)), None)
+        return _Found(app.id, latest_entries(found).get(str(app.id))) if app else None
 
     def _name(self, handle: AppHandle) -> UUID:
         """Return an id for this run's dealings with the app, by which the artifact is found at once."""
         return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.run}/{handle}")
 
-    def _ask(self, question: Callable[[SyncPrefectClient], T], *, patiently: bool = False) -> T | None:
-        try:
-            return ask_patiently(question) if patiently else ask_briefly(question)
-        except Exception as err:  # noqa: BLE001  (whatever it is, the app must not suffer from it)
-            logger.warning("cannot keep on Prefect's server how far the log is: %r", err)
-            return None
+
+class _Found(NamedTuple):
+    """An app that was written down."""
+
+    id: UUID
+    entry: Entry | None
 
 
-def apps_of_flow_run(client: SyncPrefectClient, root: UUID, flow_run_id: UUID) -> Iterator[AppHandle]:
-    """Yield the apps that the flow run has, or was about to have.
+class NotedApp(NamedTuple):
+    """What a run has written down about an app that it has, or was about to have."""
+
+    run: str
+    """Whose log shows it: the flow run, or a part of it."""
+    position: Position | None
+    """How far that log has got with it."""
+    has_hidden: bool
+    """Whether there may be secrets in its output that only the run's process knew."""
+    limit_bytes: int | None
+
+
+def apps_of_flow_run(client: SyncPrefectClient, root: UUID, flow_run_id: UUID) -> dict[AppHandle, NotedApp]:
+    """Return the apps that the flow run has, or was about to have; of several notes of one app the latest.
 
     Args:
         client: Of the server that has both.
@@ -126,34 +156,26 @@ def apps_of_flow_run(client: SyncPrefectClient, root: UUID, flow_run_id: UUID) -
         flow_run_id: The flow run.
     """
     only = ArtifactFilter(
-        flow_run_id=ArtifactFilterFlowRunId(any_=[root]), type=ArtifactFilterType(any_=[_TYPE])
+        flow_run_id=ArtifactFilterFlowRunId(any_=[root]), type=ArtifactFilterType(any_=[TYPE])
     )
-    seen: set[AppHandle] = set()
-    offset = 0
-    while page := client.read_artifacts(artifact_filter=only, limit=PAGE, offset=offset):
-        offset += len(page)
-        for artifact in page:
-            handle = _handle(artifact.data, flow_run_id if flow_run_id != root else None)
-            if handle and handle not in seen:
-                seen.add(handle)
-                yield handle
+    found: list[Artifact] = []
+    while page := client.read_artifacts(
+        artifact_filter=only, sort=ArtifactSort.CREATED_DESC, limit=PAGE, offset=len(found)
+    ):
+        found += page
+    entries = latest_entries(found)
+    apps: dict[AppHandle, NotedApp] = {}
+    for artifact in found:
+        data: Any = artifact.data
+        if is_ours(_KIND, data) and flow_run_id in (root, UUID(data["run"])):
+            apps.setdefault(str(data["app"]), _noted(data, entries.get(str(artifact.id))))
+    return apps
 
 
-def _update(client: SyncPrefectClient, artifact_id: UUID, update: ArtifactUpdate) -> UUID:
-    client.update_artifact(artifact_id, update)
-    return artifact_id
-
-
-def _position(data: Any) -> Position | None:  # noqa: ANN401  (any JSON value)
-    if not _is_ours(data) or data["version"] > VERSION or not isinstance(data["position"], Mapping):
-        return None
-    return Position.from_json(cast("Mapping[str, object]", data["position"]))
-
-
-def _handle(data: Any, run: UUID | None) -> AppHandle | None:  # noqa: ANN401  (any JSON value)
-    """Return the app; None when it is no such thing, or not of that run."""
-    return str(data["app"]) if _is_ours(data) and run in (None, UUID(data["run"])) else None
-
-
-def _is_ours(data: Any) -> bool:  # noqa: ANN401  (any JSON value)
-    return isinstance(data, Mapping) and data.get("kind") == _KIND
+def _noted(data: Mapping[str, Any], entry: Entry | None) -> NotedApp:
+    return NotedApp(
+        run=str(data["run"]),
+        position=entry.position if entry else None,
+        has_hidden=bool(data.get("hidden", True)),  # older versions did not say
+        limit_bytes=data.get("limit_bytes"),
+    )

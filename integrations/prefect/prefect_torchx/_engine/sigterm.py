@@ -1,14 +1,20 @@
-"""Turns a SIGTERM into an exception where it would end the process at once.
+"""Has a SIGTERM reach who follows an app, where it would end the process, and where it would get lost.
 
-Prefect does that for the process of a flow run. The children of a process pool have no such handler: without
-ours a SIGTERM to a worker's process group kills them in the middle of an app's life.
+Prefect turns it into an exception in the process of a flow run. The children of a process pool have no such
+handler: without ours a SIGTERM to a worker's process group kills them in the middle of an app's life.
+
+What a handler raises goes up from wherever the main thread happens to be. Below an event loop that is often
+a callback or an innocent task, and asyncio lets nothing but KeyboardInterrupt and SystemExit out of those; in
+a finaliser it is only reported. So a signal is also remembered, for whoever follows an app to look at.
 """
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,31 +23,32 @@ from typing import Final, TypeAlias, final
 
 from prefect.exceptions import TerminationSignal
 
-__all__ = ["parent_has_died", "sigterm_bridge"]
+__all__ = ["Sigterm", "parent_has_died", "sigterm_watch"]
 
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
 
+_PREFECTS_HANDLERS = "prefect.utilities.engine"
+
 
 @contextmanager
-def sigterm_bridge() -> Iterator[bool]:
+def sigterm_watch() -> Iterator[Sigterm | None]:
     """Raise TerminationSignal for a SIGTERM in the block, and let it have its way once the block is over.
 
-    Only in the main thread, and only where nobody else handles the signal. Merely raising would not do: the
-    pool whose child this is waits until the child has ended, which it does not do of an exception. Ctrl-C,
-    which reaches the children of a pool, too, ends them in the same way. On an event loop many blocks may be
-    open at once; the last of them ends the process.
+    Only in the main thread. Where Prefect's handler raises it, that is left to it: Prefect acknowledges a
+    cancel only while its handler is in place. Where there is no handler, ours is installed; merely raising
+    would not do: the pool whose child this is waits until the child has ended, which it does not do of an
+    exception. Ctrl-C, which reaches the children of a pool, too, ends them in the same way. On an event loop
+    many blocks may be open at once; the last of them ends the process.
 
     Yields:
-        Whether it is our handler.
+        What is known of the signal; None where somebody else handles it.
     """
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or not _bridge.opens():
-        yield False
-        return
+    sigterm = _open()
     try:
-        yield True
+        yield sigterm
     finally:
-        _bridge.close()
+        if sigterm is not None:
+            sigterm.close()
 
 
 def parent_has_died() -> bool:
@@ -54,13 +61,29 @@ def parent_has_died() -> bool:
     return parent is not None and not parent.is_alive()
 
 
+class _Terminated(TerminationSignal, KeyboardInterrupt):
+    """A SIGTERM's exception that asyncio lets out of an event loop, whose owner then cancels all tasks."""
+
+
+def _open() -> Sigterm | None:
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    if _bridge.opens():
+        return _bridge
+    return _listener if _listener.opens() else None
+
+
 @final
 class _Bridge:
-    """The handlers of this process, and who needs them."""
+    """The handlers of a process that has none, and who needs them."""
+
+    is_ours: Final = True
+    """Its handler sees to the signal, and ends the process once nobody needs it any more."""
 
     def __init__(self) -> None:
         self._users = 0
-        self._came = False
+        self._got: int | None = None
+        self._is_told = False
         self._interrupt: Handler = None
 
     def opens(self) -> bool:
@@ -68,7 +91,7 @@ class _Bridge:
         if not self._users:
             if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
                 return False
-            self._came = False
+            self._got, self._is_told = None, False
             signal.signal(signal.SIGTERM, self._on_sigterm)
             if multiprocessing.parent_process() is not None:
                 self._interrupt = signal.signal(signal.SIGINT, self._on_sigint)
@@ -84,22 +107,117 @@ class _Bridge:
         if self._interrupt is not None:
             signal.signal(signal.SIGINT, self._interrupt)
             self._interrupt = None
-        if self._came:
+        if self._got is not None:
             os.kill(os.getpid(), signal.SIGTERM)
+
+    def came(self) -> bool:
+        """Return whether the process has got one; whoever asks ends of it, and needs no exception besides."""
+        came = self._got == signal.SIGTERM
+        self._is_told |= came
+        return came
+
+    def pretend(self) -> None:
+        """Behave as if one had come, without an exception: the process ends when the last block is over."""
+        self._got, self._is_told = signal.SIGTERM, True
 
     # One signal is enough. The same may come from the terminal, from the worker and from the flow's process,
     # and a second exception would cut short what the first one made necessary.
 
     def _on_sigterm(self, signum: int, _frame: FrameType | None) -> None:
-        if not self._came:
-            self._came = True
-            raise TerminationSignal(signal=signum)
+        if self._got is not None:
+            return
+        self._got = signum
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise TerminationSignal(signal=signum) from None
+        # Raised between two callbacks it harms neither the loop nor an innocent task. Code that blocks the
+        # loop comes first; if it follows an app, it asks whether the signal came.
+        loop.call_soon_threadsafe(self._leave_loop)
+
+    def _leave_loop(self) -> None:
+        if not self._is_told:
+            raise _Terminated(signal=signal.SIGTERM)
 
     def _on_sigint(self, signum: int, frame: FrameType | None) -> None:
-        if not self._came:
-            self._came = True
+        if self._got is None:
+            self._got = signum
             if callable(self._interrupt):  # an event loop's, or the one that raises KeyboardInterrupt
                 self._interrupt(signum, frame)
 
 
+@final
+class _Listener:
+    """Learns of each signal that Prefect's handler gets, from what Python itself writes to a socket."""
+
+    is_ours: Final = False
+    """Prefect's handler sees to it."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._came = False
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+
+    def opens(self) -> bool:
+        """Take part where Prefect handles the signal, unless somebody else listens."""
+        if not self._users:
+            handler = signal.getsignal(signal.SIGTERM)
+            if getattr(handler, "__module__", "") != _PREFECTS_HANDLERS:
+                return False
+            self._came = False
+            if not self._listen():
+                return False
+        self._users += 1
+        return True
+
+    def close(self) -> None:
+        """Take part no more."""
+        self._users -= 1
+        if self._users or self._sockets is None:
+            return
+        listening = signal.set_wakeup_fd(-1)
+        if listening != self._sockets[1].fileno():  # an event loop's, since
+            signal.set_wakeup_fd(listening)
+        self._hang_up()
+
+    def came(self) -> bool:
+        """Return whether the process has got one."""
+        try:
+            while self._sockets is not None and (numbers := self._sockets[0].recv(4096)):
+                self._came |= signal.SIGTERM in numbers
+        except BlockingIOError:
+            pass
+        return self._came
+
+    def pretend(self) -> None:
+        """Do nothing: whoever handles an exception of Prefect's ends the process."""
+
+    def forget(self) -> None:
+        """Listen no more in a process that was forked: its signals are not this one's."""
+        if self._sockets is not None:
+            signal.set_wakeup_fd(-1)
+            self._hang_up()
+
+    def _listen(self) -> bool:
+        self._sockets = socket.socketpair()
+        for each in self._sockets:
+            each.settimeout(0)
+        before = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
+        if before == -1:
+            return True
+        signal.set_wakeup_fd(before)
+        self._hang_up()
+        return False
+
+    def _hang_up(self) -> None:
+        for each in self._sockets or ():
+            each.close()
+        self._sockets = None
+
+
+Sigterm: TypeAlias = _Bridge | _Listener
+"""What is known of the signal in this process."""
+
 _bridge: Final = _Bridge()
+_listener: Final = _Listener()
+os.register_at_fork(after_in_child=_listener.forget)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from math import inf
 
 from prefect_torchx.off_loop import in_daemon_thread
+from prefect_torchx.story import ASYNC_BATCH_BYTES
 from torchx_core.errors import SchedulerError, UnknownAppException
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner
@@ -40,7 +41,9 @@ async def follow_to_end(runner: Runner, handle: AppHandle, show: Show | None = N
     while True:
         try:
             # A far away scheduler is asked for the stream, and may be slow.
-            batches = await in_daemon_thread(runner.afollow, handle, cursor, logs=show is not None)
+            batches = await in_daemon_thread(
+                runner.afollow, handle, cursor, logs=show is not None, batch_bytes=ASYNC_BATCH_BYTES
+            )
             async for batch in batches:
                 cursor = batch.cursor
                 patience.answered()

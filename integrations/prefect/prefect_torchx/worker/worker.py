@@ -46,6 +46,7 @@ from prefect_torchx.worker.submission import Submission
 from torchx_core.errors import InvalidInputError, MalformedAppHandleException, NotFoundError, TorchXError
 from torchx_core.schedulers import LogLines
 from torchx_core.specs import parse_app_handle
+from torchx_core.terminal import harmless
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
@@ -248,7 +249,8 @@ def _shower(flow_run: FlowRun, job: TorchXJobConfiguration, since: float = 0) ->
 
     def show(run: LogLines) -> None:
         if run.time >= since:
-            sys.stdout.write("".join(f"{flow_run.name} | {line}\n" for line in run.lines))
+            text = "".join(f"{flow_run.name} | {line}\n" for line in run.lines)
+            sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
             sys.stdout.flush()
 
     return show

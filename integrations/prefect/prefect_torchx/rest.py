@@ -1,0 +1,77 @@
+"""Shows in a flow run's log what it lacks of an app, once no process of the run is there to do so."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+from prefect.logging.loggers import LoggingAdapter
+
+from prefect_torchx._engine.shelf import NotedApp, ServerShelf
+from prefect_torchx.bookmark import Bookmark
+from prefect_torchx.page import RunPage
+from prefect_torchx.position import Position
+from prefect_torchx.reading import Reading
+from prefect_torchx.sink import Sink
+from prefect_torchx.story import tell
+from torchx_core.runner import Runner
+from torchx_core.schedulers.secrets import MASK
+from torchx_core.schedulers.text import whole_log
+from torchx_core.specs import AppDef, AppHandle
+
+__all__ = ["show_rest"]
+
+END_S: Final = 60.0
+"""How long the end of an app that was cancelled is waited for."""
+API_S: Final = 60.0
+"""How long Prefect's API may then take nothing."""
+
+
+def show_rest(runner: Runner, handle: AppHandle, noted: NotedApp, root: UUID, log: LoggingAdapter) -> None:
+    """Show the app's output from the saved position to its end, and save the position.
+
+    What the app's own process had still sent after it saved the position is shown again. Where secrets of the
+    app are unknown here, the log has nothing but the command that shows the whole log.
+
+    Args:
+        runner: Of the app's session.
+        handle: The app; it has ended, or was cancelled.
+        noted: What the run has written down about it.
+        root: The flow run that the app belongs to.
+        log: Of the flow run whose log had the app.
+
+    Raises:
+        SchedulerError: The scheduler is away.
+    """
+    bookmark = Bookmark(ServerShelf(noted.run, "", str(root)))
+    app, place = runner.describe(handle), bookmark.find(handle)
+    if app is None or place is None or not _is_unfinished(runner, handle, place):
+        return
+    if noted.has_hidden or _has_unknown_secrets(app):
+        text = "not showing the rest of %s, some of whose secrets are unknown here; %s"
+        log.warning(text, handle, whole_log(handle))
+        return
+    page = RunPage(app, limit_bytes=noted.limit_bytes, keeper=bookmark, sink=Sink(log), pictured=False)
+    try:
+        page.submitted(handle, place)
+        tell(Reading(handle, page, place).until(monotonic() + END_S), runner, lambda: None)
+        status = runner.status(handle)
+        if status is None or not status.is_terminal():
+            page.say(f"{handle} has not ended yet; {whole_log(handle)}")
+    except BaseException:
+        page.close(None)
+        raise
+    page.close(status, limit_s=API_S)
+
+
+def _is_unfinished(runner: Runner, handle: AppHandle, place: Position) -> bool:
+    status = runner.status(handle)
+    if status is None or not status.is_terminal():
+        return True
+    return any(batch.events for batch in runner.follow(handle, place.cursor or None))
+
+
+def _has_unknown_secrets(app: AppDef) -> bool:
+    """Return whether the scheduler does not tell all values: they could not be masked."""
+    return any(MASK in value for role in app.roles for value in role.env.values())
