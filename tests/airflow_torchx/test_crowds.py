@@ -214,7 +214,7 @@ def test_a_triggerer_follows_a_crowd_and_misses_no_kill(
     record_testsuite_property("seconds until all are deferred", monotonic() - begin)
     for number in range(DEFERRED):
         commands(number)
-    wait_until(lambda: _followed(airflow, run) == DEFERRED, 120)
+    wait_until(lambda: _is_followed(airflow, run, DEFERRED), 120)
     for name, value in triggerer.per_app(DEFERRED).items():
         record_testsuite_property(name, value)
 
@@ -234,16 +234,16 @@ def _warm_up(airflow: AirflowServer, runner: Runner, folder: Path, commands: Cal
     run = airflow.trigger("crowd", folder=str(folder), size=1)
     wait_until(lambda: airflow.count(run, "deferred") == 1, 120)
     commands(0)
-    wait_until(lambda: _followed(airflow, run) == 1, 120)
+    wait_until(lambda: _is_followed(airflow, run, 1), 120)
     airflow.fail_run(run)
     wait_until(lambda: _states(runner) == {AppState.CANCELLED: 1}, 120)
     for app in runner.list("local_cwd"):
         runner.delete(app.app_handle)
 
 
-def _followed(airflow: AirflowServer, run: Task) -> int:
-    """Return how many apps' lines the triggerer has shown."""
-    return airflow.count_xcoms(run, CURSOR_KEY)
+def _is_followed(airflow: AirflowServer, run: Task, size: int) -> bool:
+    """Return whether the triggerer has shown lines of all apps."""
+    return all(airflow.xcom(run, CURSOR_KEY, index)["cursor"] is not None for index in range(size))
 
 
 def _states(runner: Runner) -> Counter[AppState]:

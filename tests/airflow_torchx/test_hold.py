@@ -3,18 +3,22 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from local_apps import app_of, python
 from task_bench import Bench, Crash, DictMemory, Request, echo, sleeper, task_bench
 
-from airflow_torchx._hold import Hold, LostAppError
+from airflow_torchx import _hold, _sight
+from airflow_torchx._hold import Hold
 from airflow_torchx._ownership import OvertakenError
 from airflow_torchx._record import AirflowUnavailableError
+from airflow_torchx._sight import LostAppError, OutOfSightError
 from torchx_core.errors import InvalidAppError, SubmitOutcomeUnknownError
-from torchx_core.runner import Runner
+from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppHandle, AppState, is_terminal
 from torchx_core.testing import wait_until
 
@@ -157,6 +161,27 @@ def test_a_retry_goes_on_with_the_log(bench: Bench, tmp_path: Path) -> None:
     assert len(bench.apps()) == 1
 
 
+def test_what_may_not_have_arrived_is_not_saved_as_shown(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line just shown may lie in the pipe to a supervisor that is killed; the next try shows it."""
+    monkeypatch.setattr(_hold, "SAVE_EVERY_S", 0.0)
+    request = _stepper(tmp_path, 3)
+
+    def look(_hold: Hold) -> None:
+        if (shown := len(bench.screen.lines)) == 2:
+            raise Crash
+        (tmp_path / str(shown)).touch()
+
+    hold = bench.hold(request, look=look)
+    hold.attach()
+    with pytest.raises(Crash):
+        hold.follow()
+    (tmp_path / "2").touch()
+    assert bench.run(request, number=2) is AppState.SUCCEEDED
+    assert bench.screen.lines == ["line 1", "line 2"]
+
+
 def test_an_edited_dag_does_not_disturb_the_running_app(bench: Bench) -> None:
     """A retry follows the app that was submitted, also when the DAG asks for another by now."""
     bench.hold(sleeper()).attach()
@@ -296,24 +321,97 @@ def _lose(bench: Bench) -> None:
     bench.runner.delete(handle)
 
 
-def test_an_app_out_of_sight_without_lease_is_not_doubled(bench: Bench) -> None:
-    """It may run on another host, so the try fails and says what to do."""
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Runner]:
+    """A worker's runner on another host: it sees none of the bench's apps."""
+    with get_runner("s", state_dir=str(tmp_path / "elsewhere")) as runner:
+        yield runner
+        assert runner.list("local_cwd") == []
+
+
+def test_a_try_on_another_host_leaves_the_app_alone(bench: Bench, elsewhere: Runner) -> None:
+    """It neither waits nor starts a second one; back on the app's host the log goes on where it was."""
+    here = bench.runner
+    hold = bench.hold(sleeper(lease_s=600.0))
+    hold.attach()
+    bench.runner = elsewhere
+    with pytest.raises(OutOfSightError, match=f"was submitted on host {gethostname()} .* perhaps there"):
+        bench.hold(sleeper(lease_s=600.0), number=2).attach()
+    bench.runner = here
+    again = bench.hold(sleeper(), number=3)
+    again.attach()
+    assert (again.handle, again.record.missed_since) == (hold.handle, None)
+    assert len(bench.apps()) == 1
+
+
+def test_a_task_resumed_on_another_host_keeps_its_place(bench: Bench, elsewhere: Runner) -> None:
+    """A try that is started again on the app's host goes on where the trigger was."""
+    here = bench.runner
+    hold = bench.hold(echo("a", "b"))
+    hold.attach()
+    *_, end = here.follow(hold.handle)
+    bench.runner = elsewhere
+    with pytest.raises(OutOfSightError):
+        bench.hold(echo("a", "b")).resume(end.cursor)
+    bench.runner = here
+    again = bench.hold(echo("a", "b"), is_rescheduled=True)
+    again.attach()
+    assert (again.follow().state, bench.screen.lines) == (AppState.SUCCEEDED, [])
+    assert len(bench.apps()) == 1
+
+
+def test_a_resumed_task_saves_where_the_trigger_was(bench: Bench) -> None:
+    """A worker that dies before it has shown anything leaves the next try nothing that was shown."""
+    hold = bench.hold(echo("a", "b"))
+    hold.attach()
+    *_, end = bench.runner.follow(hold.handle)
+    bench.hold(echo("a", "b")).resume(end.cursor)
+    again = bench.hold(echo("a", "b"), number=2)
+    again.attach()
+    assert (again.follow().state, bench.screen.lines) == (AppState.SUCCEEDED, [])
+
+
+def test_what_another_host_began_to_submit_is_not_doubled(bench: Bench, elsewhere: Runner) -> None:
+    """Whether it did is seen on that host only; the next try there finds the app."""
+    here = bench.runner
+    with pytest.raises(Crash):
+        bench.hold(sleeper(crash_after=Crash(), lease_s=600.0)).attach()
+    bench.memory.save(replace(bench.memory.record, host="another"))
+    bench.runner = elsewhere
+    with pytest.raises(OutOfSightError, match="on host another"):
+        bench.hold(sleeper(lease_s=600.0), number=2).attach()
+    bench.runner = here
+    bench.hold(sleeper(lease_s=600.0), number=3).attach()
+    assert len(bench.apps()) == 1
+
+
+def test_an_app_out_of_sight_without_lease_is_not_doubled(
+    bench: Bench, elsewhere: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run on another host, so the try gives up some time, and says what to do."""
     bench.hold(sleeper()).attach()
-    _lose(bench)
-    with pytest.raises(LostAppError, match="clear the task to run it afresh"):
+    bench.runner, here = elsewhere, bench.runner
+    with pytest.raises(OutOfSightError, match="the try gives up"):
         bench.hold(sleeper(), number=2).attach()
-    assert bench.apps() == {}
+    monkeypatch.setattr(_sight, "LOOK_FOR_S", 0.0)
+    with pytest.raises(LostAppError, match="clear the task to run it afresh"):
+        bench.hold(sleeper(), number=2, is_rescheduled=True).attach()
+    bench.runner = here
 
 
 def test_an_app_out_of_sight_is_outwaited(bench: Bench) -> None:
     """Once its lease must be over, the next attempt starts."""
-    looks: list[Hold] = []
     bench.hold(sleeper(lease_s=0.5)).attach()
     _lose(bench)
-    hold = bench.hold(echo("a"), number=2, look=looks.append)
-    hold.attach()
-    assert hold.record.attempt == 1
-    assert looks
+
+    def attach() -> Hold | None:
+        hold = bench.hold(echo("a"), number=2, is_rescheduled=True)
+        with suppress(OutOfSightError):
+            hold.attach()
+            return hold
+        return None
+
+    assert wait_until(attach, 60).record.attempt == 1
 
 
 def test_a_wrong_app_leaves_nothing(bench: Bench) -> None:

@@ -77,14 +77,12 @@ def test_patience_begins_with_the_app(
     assert hold.follow().state is AppState.SUCCEEDED
 
 
-def test_an_app_that_its_trigger_lost_is_cancelled_at_once_or_not_at_all(
-    bench: Bench, away: Callable[..., None]
-) -> None:
-    """The trigger has been patient; a worker that is not has nothing to add."""
+def test_a_resumed_try_is_as_patient_as_it_is_told_to_be(bench: Bench, away: Callable[..., None]) -> None:
+    """Where its trigger has been patient already, half an hour more would add little."""
     bench.hold(sleeper()).attach()
     away("owner", times=1000)
     with pytest.raises(SchedulerError, match="away"):
-        bench.hold(sleeper()).drop("nobody would come back")
+        bench.hold(sleeper()).resume(None, give_up_s=0.1)
 
 
 def test_a_wait_for_the_scheduler_can_be_ended(bench: Bench, away: Callable[..., None]) -> None:

@@ -50,6 +50,8 @@ class Log:
     def write(self, event):
         if isinstance(event, LogLines):
             os.write(self.fd, "".join(line + "\\n" for line in event.lines).encode())
+    def tick(self):
+        pass
     def say(self, message):
         pass
 

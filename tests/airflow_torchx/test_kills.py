@@ -13,6 +13,7 @@ import pytest
 from airflow_jobs import CODE, Job, StartJob, starting_jobs
 from airflow_kills import DAGS, SENSOR, TABLE, Fate, Form, Kill
 from airflow_server import AirflowServer
+from local_apps import parent_of
 
 from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, AppState, Role
@@ -22,6 +23,13 @@ pytestmark = [pytest.mark.engine, pytest.mark.deployment, pytest.mark.timeout(60
 
 RESUMED = """
 dag("resumed-deferred", deferrable=True, on_success_callback=print)
+"""
+UNSAVED = """
+def save_rarely(context):
+    from airflow_torchx import _hold
+    _hold.SAVE_EVERY_S = 600.0
+
+dag("unsaved-worker", pre_execute=save_rarely)
 """
 DAILY = """
 from datetime import datetime
@@ -45,7 +53,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]
     """Return an Airflow that runs the DAGs of the table."""
     server = AirflowServer(tmp_path_factory.mktemp("airflow"))
     try:
-        server.start(CODE + DAGS + RESUMED + DAILY)
+        server.start(CODE + DAGS + RESUMED + UNSAVED + DAILY)
         yield server
     finally:
         server.stop()
@@ -160,6 +168,27 @@ def test_a_clear_after_success_runs_the_task_afresh(start: StartAs, form: Form) 
     job.airflow.wait_for(job.task, "success", try_number=2)
     assert (job.lines(1), job.lines(2)) == ([0, 1, 2, 3], [0, 1, 2, 3])
     assert len(job.handles()) == 2
+
+
+@pytest.mark.parametrize("whose", ["process", "supervisor"])
+def test_what_was_shown_after_the_last_save_is_not_shown_again(
+    airflow: AirflowServer, begin: StartJob, whose: str
+) -> None:
+    """A try that dies in mid-log leaves its log file, by which the next one on that host goes on."""
+    job = begin("unsaved-worker")
+    for number in range(2):
+        job.write()
+        job.wait_for_lines(*range(number + 1))
+    process = job.process()
+    os.kill(parent_of(process) if whose == "supervisor" else process, signal.SIGKILL)
+    airflow.wait_for(job.task, "running", try_number=2)
+    job.write_all()
+    airflow.wait_for(job.task, "success", try_number=2)
+    assert (job.lines(1), job.lines(2)) == ([0, 1], [2, 3])
+    log = airflow.log(job.task, 1) + airflow.log(job.task, 2)
+    assert log.count("token ***") == 4
+    assert log.count("[r/0] is RUNNING") == 1
+    assert job.handles() == [job.handle]
 
 
 def test_an_edit_between_two_tries_does_not_disturb_the_app(airflow: AirflowServer, start: StartAs) -> None:

@@ -17,6 +17,7 @@ from torchx_core.schedulers import (
 )
 from torchx_core.schedulers.tails import TAIL_LINE_CHARS, TAIL_LINES
 from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.testing import FakeClock
 
 OF: dict[str, Any] = {"role": "r", "replica": 1, "attempt": 0, "time": 5.0}
 
@@ -34,6 +35,8 @@ def _lines(*texts: str, replica: int = 1) -> LogLines:
         (_lines("one", "two"), "info", "[r/1] one\n[r/1] two"),
         (_lines("10 %\r50 %\r99 %"), "info", "[r/1] 99 %"),
         (_lines("DOS\r"), "info", "[r/1] DOS"),
+        (_lines("\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[2J"), "info", "[r/1] \x1b[31mred\x1b[0m"),
+        (Progress(**OF, fraction=0.5, message="\x1b[2Jhalf"), "info", "[r/1] progress 50%: half"),
         (_lines("100 %s {x}"), "info", "[r/1] 100 %s {x}"),
         (StateChanged(state=AppState.RUNNING, time=5.0), "info", "app is RUNNING"),
         (StateChanged(state=AppState.CANCELLED, time=5.0, msg="why"), "info", "app is CANCELLED: why"),
@@ -79,7 +82,7 @@ def test_a_failure_shows_the_last_lines_of_the_first_replica_to_fail() -> None:
     log.write(_lines("stopping", replica=1))
     said.clear()
 
-    log.show_end(_failed(0, 1))
+    log.show_end(_failed(0, 1), "local_cwd://s/a")
 
     old = [f"old {i}" for i in range(1, TAIL_LINES)]
     assert said == [("error", "\n".join(["the last 50 lines of r/0:", *old, "bad input"]))]
@@ -90,7 +93,7 @@ def test_half_a_secret_is_none_the_less_one() -> None:
     said: list[str] = []
     log = AppLog(lambda _level, message, _time: said.append(message), mask=lambda s: s.replace("secret", "*"))
     log.write(_lines("x" * (TAIL_LINE_CHARS - 3) + "secret", replica=0))
-    log.show_end(_failed(0))
+    log.show_end(_failed(0), "local_cwd://s/a")
     assert "x*" in said[-1]
     assert "xsec" not in said[-1]
 
@@ -98,7 +101,7 @@ def test_half_a_secret_is_none_the_less_one() -> None:
 def test_a_silent_failure_shows_no_lines() -> None:
     """An app that wrote nothing adds nothing to its failure."""
     said: list[str] = []
-    AppLog(lambda _level, message, _time: said.append(message)).show_end(_failed(0))
+    AppLog(lambda _level, message, _time: said.append(message)).show_end(_failed(0), "local_cwd://s/a")
     assert said == []
 
 
@@ -115,19 +118,15 @@ def test_a_line_that_folds_stands_alone() -> None:
 
 
 def test_a_log_has_a_limit() -> None:
-    """Beyond it lines are counted; at the end the log says how many, where they are, and shows the last."""
+    """Beyond it lines are counted; at the end the log says how many, how to see them, and shows the last."""
     said: list[str] = []
     log = AppLog(lambda _level, message, _time: said.append(message), limit_bytes=10)
     log.write(_lines("12345678", "9"))
     log.write(_lines("left out"))
     log.write(_lines("also", "the last"))
-    status = AppStatus(
-        state=AppState.SUCCEEDED,
-        roles=[RoleStatus("r", [ReplicaStatus(1, AppState.SUCCEEDED, "r", "h", log_dir="/logs/r/1")])],
-    )
-    log.show_end(status)
+    log.show_end(AppStatus(state=AppState.SUCCEEDED), "local_cwd://s/a")
     assert said[0] == "[r/1] 12345678\n[r/1] 9"
-    assert said[2] == "3 lines were left out; the whole log is in /logs/r/1"
+    assert said[2] == "3 lines were left out; `torchx-core log local_cwd://s/a` shows the whole log"
     assert said[3:] == [
         "::group::The end of r/1",
         "the last 5 lines of r/1:\n12345678\n9\nleft out\nalso\nthe last",
@@ -153,7 +152,7 @@ def test_what_another_process_left_out_counts() -> None:
     assert first.left_out == {"r/1": 2}
     second = log(first.left_out)
     second.write(_lines("c"))
-    second.show_end(AppStatus(state=AppState.SUCCEEDED))
+    second.show_end(AppStatus(state=AppState.SUCCEEDED), "local_cwd://s/a")
     assert [text.split(";")[0] for text in said] == [
         "the log has reached its limit of 1e-05 MB",
         "3 lines were left out",
@@ -161,6 +160,33 @@ def test_what_another_process_left_out_counts() -> None:
         "the last 1 lines of r/1:\nc",
         "::endgroup::",
     ]
+
+
+def test_reports_are_shown_once_a_second() -> None:
+    """Of each replica's progress and metrics the log has the latest, in time, and the last before the end."""
+    said: list[str] = []
+    clock = FakeClock()
+    log = AppLog(lambda _level, message, _time: said.append(message), clock=clock)
+    for step in range(100):
+        log.write(Metric(**OF, name="loss", value=float(step), step=None))
+        log.tick()
+        clock.advance(0.021)
+    log.write(StateChanged(state=AppState.SUCCEEDED, time=5.0))
+    log.flush()
+    shown = [f"[r/1] metric loss = {step}" for step in (0, 48, 96, 99)]
+    assert said == [*shown, "app is SUCCEEDED"]
+
+
+def test_a_report_before_a_silence_is_shown_in_time() -> None:
+    """An app may say nothing for hours after it; nothing of what it said last is kept from the log."""
+    said: list[str] = []
+    clock = FakeClock()
+    log = AppLog(lambda _level, message, _time: said.append(message), clock=clock)
+    log.write(Progress(**OF, fraction=0.1, message=""))
+    log.write(Progress(**OF, fraction=0.2, message=""))
+    clock.advance(1.0)
+    log.tick()
+    assert said == ["[r/1] progress 10%", "[r/1] progress 20%"]
 
 
 def _failed(*replicas: int) -> AppStatus:

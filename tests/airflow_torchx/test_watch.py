@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -12,7 +14,7 @@ import pytest
 
 from airflow_torchx import _watch
 from airflow_torchx._deferral import Deferral, Fired
-from airflow_torchx._pace import Pace
+from airflow_torchx._pace import Pace, Paces
 from airflow_torchx._watch import Watch
 from torchx_core.errors import SchedulerError
 from torchx_core.runner import Runner, get_runner
@@ -41,10 +43,13 @@ class Seen:
         self.saved: list[str] = []
         self.hidden: dict[str, str] = {}
 
-    def show(self, event: AppEvent) -> None:
+    def write(self, event: AppEvent) -> None:
         """Keep the lines."""
         if isinstance(event, LogLines):
             self.lines += event.lines
+
+    def tick(self) -> None:
+        """Have nothing to show later."""
 
     async def bookmark(self, cursor: str) -> None:
         """Keep the cursor."""
@@ -63,6 +68,7 @@ def _make_watch(
     runner: Runner,
     handle: str,
     *paces: Pace,
+    standstills: Pace = FREE,
     bookmarks: Pace = FREE,
     noted: str | None = None,
     cursor: str | None = None,
@@ -70,7 +76,8 @@ def _make_watch(
 ) -> tuple[Watch, Seen]:
     seen = Seen()
     deferral = Deferral(handle=handle, token="me", cursor=cursor, not_before=0.0, **fields)  # type: ignore[arg-type]  # noqa: S106
-    watch = Watch(runner, deferral, seen.show, seen.bookmark, paces or [FREE], bookmarks, seen.hide, noted)
+    pace = Paces(lines=paces or [FREE], standstills=standstills, bookmarks=bookmarks)
+    watch = Watch(runner, deferral, seen, seen.bookmark, pace, seen.hide, noted)
     return watch, seen
 
 
@@ -104,6 +111,100 @@ def test_what_comes_too_fast_is_left_to_the_worker(runner: Runner) -> None:
     assert 0 < len(seen.lines) < 60000
     rest = [line.text for batch in runner.follow(handle, fired.cursor) for line in batch.lines()]
     assert seen.lines + rest == [str(i) for i in range(1, 60001)]
+
+
+def _ended(runner: Runner, script: str) -> str:
+    """Return the handle of an app that has run the script and was then cancelled."""
+    handle = _submit(runner, f"{script}; echo end; exec sleep 600")
+    next(line for batch in runner.follow(handle) for line in batch.lines() if line.text == "end")
+    runner.cancel(handle, grace_s=0)
+    return handle
+
+
+class SlowPipe:
+    """A log that is read in small pieces with pauses, as Airflow's is when its database is slow."""
+
+    def __init__(self) -> None:
+        self._read_end, self._write_end = os.pipe()
+        self._closed = threading.Event()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while os.read(self._read_end, 1 << 12):
+            self._closed.wait(0.05)
+
+    def write(self, text: str) -> None:
+        """Wait until there is room, and write."""
+        os.write(self._write_end, text.encode())
+
+    def close(self) -> None:
+        """Read what is left at once."""
+        self._closed.set()
+        os.close(self._write_end)
+        self._reader.join()
+        os.close(self._read_end)
+
+
+@pytest.fixture
+def slow_pipe() -> Iterator[SlowPipe]:
+    """Return such a log."""
+    pipe = SlowPipe()
+    yield pipe
+    pipe.close()
+
+
+def test_a_slow_log_is_left_to_the_worker(
+    runner: Runner, slow_pipe: SlowPipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the app is noticed long before its last line could be shown, and each line is shown once."""
+    handle = _ended(runner, "seq 60000")
+    watch, seen = _make_watch(runner, handle, standstills=Pace(0.5, 0.01))
+    show = seen.write
+
+    def show_slowly(event: AppEvent) -> None:
+        show(event)
+        slow_pipe.write(
+            "".join(f"{line:>200}" for line in event.lines) if isinstance(event, LogLines) else ""
+        )
+
+    monkeypatch.setattr(seen, "write", show_slowly)
+    fired = asyncio.run(watch.until_over())
+    assert not watch.drained
+    assert 0 < len(seen.lines) < 60000
+    rest = [line.text for batch in runner.follow(handle, fired.cursor) for line in batch.lines()]
+    assert seen.lines + rest == [*(str(i) for i in range(1, 60001)), "end"]
+
+
+def test_everything_else_has_its_turn_between_two_records(runner: Runner) -> None:
+    """However much an app has written, the event loop stands still for one record at most."""
+    watch, seen = _make_watch(runner, _ended(runner, "seq 20000"))
+    shown = [0]
+
+    async def look() -> None:
+        while True:
+            shown.append(len(seen.lines))
+            await asyncio.sleep(0)
+
+    async def follow() -> None:
+        looking = asyncio.create_task(look())
+        await watch.until_over()
+        looking.cancel()
+
+    asyncio.run(follow())
+    assert watch.drained
+    assert max(after - before for before, after in pairwise(shown)) <= _watch.PIECE_LINES
+
+
+def test_a_very_long_line_is_left_to_the_worker(runner: Runner) -> None:
+    """Showing it would stop every trigger of the process; the worker goes on before it."""
+    handle = _ended(runner, "echo a; head -c 100000 /dev/zero | tr '\\0' x; echo; echo b")
+    watch, seen = _make_watch(runner, handle)
+    fired = asyncio.run(watch.until_over())
+    assert not watch.drained
+    rest = [line.text for batch in runner.follow(handle, fired.cursor) for line in batch.lines()]
+    assert "".join(seen.lines + rest) == f"a{'x' * 100000}bend"
+    assert max(map(len, seen.lines), default=0) <= _watch.LONGEST_LINE
 
 
 def test_bookmarks_share_a_pace(runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -206,7 +307,9 @@ def test_secrets_are_hidden_before_a_line_is_shown(runner: Runner) -> None:
     assert seen.hidden["API_TOKEN"] == "hunter22"  # noqa: S105  (made up)
 
 
-@pytest.mark.parametrize(("quiet", "known"), [(True, "hunter22"), (False, "***")])
+@pytest.mark.parametrize(
+    ("quiet", "known"), [(True, "hunter22"), (False, "***"), (False, "redis://:***@cache")]
+)
 def test_what_may_hold_unknown_secrets_is_left_to_the_worker(runner: Runner, quiet: bool, known: str) -> None:
     """Docker tells nobody the values of its apps' secrets; the worker goes on from where it was."""
     role = Role("r", "", entrypoint="echo", args=["hunter22"], env={"API_TOKEN": known})

@@ -46,7 +46,10 @@ class Deferral:
     meanwhile makes its scheduler take the old process's success for the new one's, and fail the task.
     """
     deadline: float | None = None
-    """When ``execution_timeout`` is over, in seconds since the epoch: Airflow ignores it while deferred."""
+    """When ``execution_timeout`` is over, in seconds since the epoch: Airflow ignores it while deferred.
+
+    Without a token the trigger fires then; otherwise it cancels the app, and fires when that has ended.
+    """
     timeout_reason: str = ""
     conn_id: str | None = None
     """The connection that says how to reach the scheduler."""
@@ -84,6 +87,8 @@ class Fired:
     timed_out: bool = False
     error: str | None = None
     """Why it stopped watching an app that may go on."""
+    unseen: bool = False
+    """Whether it never could: it does not know the app, or could not begin."""
 
     def to_json(self) -> dict[str, object]:
         """Return the event's payload."""
@@ -103,6 +108,7 @@ class Fired:
             left_out=cast("Mapping[str, int]", left_out) if isinstance(left_out, Mapping) else {},
             timed_out=bool(fields.get("timed_out")),
             error=error if isinstance(error, str) else None,
+            unseen=bool(fields.get("unseen")),
         )
 
 
@@ -110,8 +116,11 @@ NOTHING_FIRED: Final = Fired()
 """What a try starts with that no trigger came before."""
 
 
-def make_note(token: str, cursor: str) -> str:
-    """Return what a trigger leaves to the next one: the cursor, and which try it is of."""
+def make_note(token: str, cursor: str | None) -> str:
+    """Return what a trigger leaves to the next one: the cursor, and which try it is of.
+
+    None is what a worker leaves to the first one: Airflow reports an error where there is no note at all.
+    """
     return json.dumps({"token": token, "cursor": cursor})
 
 

@@ -28,12 +28,13 @@ from airflow.sdk.log import mask_secret, redact  # type: ignore[attr-defined]  #
 from airflow_torchx._engine_states import instance_of, states_of
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._tries import TaskTry
-from torchx_core.schedulers.secrets import looks_secret
+from torchx_core.schedulers.secrets import secret_parts
 
 if TYPE_CHECKING:
     from airflow.sdk.exceptions import (
         AirflowException,
         AirflowFailException,
+        AirflowRescheduleException,
         AirflowSensorTimeout,
         AirflowSkipException,
         AirflowTaskTimeout,
@@ -44,6 +45,7 @@ else:
         from airflow.sdk.exceptions import (
             AirflowException,
             AirflowFailException,
+            AirflowRescheduleException,
             AirflowSensorTimeout,
             AirflowSkipException,
             AirflowTaskTimeout,
@@ -53,6 +55,7 @@ else:
         from airflow.exceptions import (
             AirflowException,
             AirflowFailException,
+            AirflowRescheduleException,
             AirflowSensorTimeout,
             AirflowSkipException,
             AirflowTaskTimeout,
@@ -89,10 +92,12 @@ __all__ = [
     "present_state",
     "push_xcom",
     "read_note",
+    "reschedule",
     "started_at",
     "supervisor_is_gone",
     "task_state_store",
     "this_try",
+    "trigger_failure",
     "write_note",
 ]
 
@@ -162,6 +167,7 @@ def this_try(context: Context) -> TaskTry:
         ti_id=str(ti.id),
         number=ti.try_number,
         generation=ti.max_tries,
+        is_rescheduled=bool(context.get("task_reschedule_count", 0)),
     )
 
 
@@ -208,6 +214,11 @@ def ends_without_worker(operator: BaseOperator) -> bool:
         XCom is not BaseXCom,
     ]
     return bool(operator.do_xcom_push) and not any(after)
+
+
+def reschedule(delay_s: float) -> AirflowRescheduleException:
+    """Return what ends this process without ending its try, which Airflow starts again, perhaps elsewhere."""
+    return AirflowRescheduleException(datetime.now(UTC) + timedelta(seconds=delay_s))  # type: ignore[no-untyped-call]
 
 
 def push_xcom(context: Context, key: str, value: object) -> None:
@@ -283,12 +294,13 @@ def emit(level: Level, message: str, time: float | None = None) -> None:
 
 
 def mask_secrets(env: Mapping[str, str]) -> None:
-    """Hide the values whose names look secret, to Airflow or to the core, in everything logged from now on.
+    """Hide what looks secret, to Airflow or to the core, in everything logged from now on.
 
     Each of their lines too: output is logged line by line.
     """
     parts: dict[str, Any] = {name: _parts_to_mask(value) for name, value in env.items()}
-    certain = [part for name in list(parts) if looks_secret(name) for part in parts.pop(name)]
+    secrets = [secret for variable in env.items() for secret in secret_parts(*variable)]
+    certain: list[Any] = [part for secret in secrets for part in _parts_to_mask(secret)]
     if certain:
         mask_secret(certain)
     if parts:
@@ -354,6 +366,20 @@ class TaskStateStore:
             self._accessor.set(key, value)
         except AirflowRuntimeError as err:
             raise AirflowUnavailableError(str(err)) from err
+
+
+def trigger_failure(next_method: str, next_kwargs: Mapping[str, Any] | None) -> str | None:
+    """Return why a task is resumed to be failed, if that is not that its trigger took too long.
+
+    Its trigger could not begin: the triggerer has not this package, or not the connection.
+    """
+    if next_method != "__fail__":
+        return None
+    given = next_kwargs or {}
+    if str(getattr(given.get("error"), "value", given.get("error"))) == "Trigger timeout":
+        return None
+    traceback: list[str] = given.get("traceback") or [str(given.get("error"))]
+    return traceback[-1].strip()
 
 
 def task_state_store(context: Context) -> TaskStateStore | None:

@@ -12,14 +12,17 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, NoReturn, final
 
 from airflow_torchx import _engine
-from airflow_torchx._deferral import CURSOR_KEY, NOTHING_FIRED, Deferral, Fired, cursor_noted
+from airflow_torchx._deferral import CURSOR_KEY, NOTHING_FIRED, Deferral, Fired, cursor_noted, make_note
 from airflow_torchx._departure import Departure
-from airflow_torchx._engine import AirflowException, AirflowFailException, AirflowTaskTimeout, Context
-from airflow_torchx._hold import Hold
+from airflow_torchx._engine import AirflowFailException, AirflowTaskTimeout, Context
+from airflow_torchx._engine_logs import shown_before
+from airflow_torchx._hold import GIVE_UP_FIRST_S, Hold
 from airflow_torchx._log import AppLog
 from airflow_torchx._memory import ProbingMemory, StoreMemory
 from airflow_torchx._outcome import deliver
 from airflow_torchx._record import AirflowUnavailableError
+from airflow_torchx._shown import Shown, ShownLine
+from airflow_torchx._sight import LOOK_AGAIN_S, OutOfSightError
 from airflow_torchx.hooks import TorchXHook
 from airflow_torchx.links.torchx import push_links
 from torchx_core.errors import InvalidInputError, SchedulerError, TorchXError, UnknownSchedulerException
@@ -35,6 +38,10 @@ __all__ = ["Execution", "Limits"]
 
 logger = logging.getLogger(__name__)
 
+UNWATCHED = (
+    "this worker follows it to its end, in the slot that it has. A triggerer has to see what a worker sees:"
+    " the same state directory, engine or cluster, and the connection; where it cannot, say deferrable=False"
+)
 GAVE_UP_REASON = "cancelled because the Airflow task gave up in its last try: it could not follow the app"
 
 
@@ -76,6 +83,7 @@ class Execution:
         self._killed = killed
         self._limits = limits
         self._this_try = _engine.this_try(context)
+        operator.operator_extra_links = ()  # for which Airflow would write XComs at the end, empty ones too
 
     def begin(self, *, follow_s: float | None) -> object:
         """Submit or find the app, follow it, return its result; defer after so many seconds, unless None."""
@@ -84,20 +92,30 @@ class Execution:
             hold.attach()
             _engine.push_xcom(self._context, "handle", hold.handle)
             self._show_links(hold)
-            return hold.follow() if follow_s is None else hold.follow_for(follow_s)
+            # A second deferral in one try would make the triggerer write its log over that of the first.
+            if follow_s is None or hold.record.unwatched or self._this_try.is_rescheduled:
+                return hold.follow()
+            return hold.follow_for(follow_s)
 
         return self._run(work)
 
     def go_on(self, event: object) -> object:
-        """Go on where the trigger left off, given what it fired."""
+        """Go on where the trigger left off, given what it fired.
+
+        That a trigger could not follow the app says nothing about the app: this worker looks itself.
+        """
         fired = Fired.from_json(event)
         if fired.error is not None:
-            self._fail_unwatched(fired, fired.error)
+            _engine.emit("warning", f"the triggerer could not follow the app: {fired.error}; {UNWATCHED}")
 
         def work(hold: Hold) -> AppStatus:
-            hold.resume(fired.cursor)
+            if fired.error is None:
+                hold.resume(fired.cursor)
+            else:
+                hold.resume(fired.cursor or self._noted_cursor(), give_up_s=GIVE_UP_FIRST_S)
+                hold.note_triggerer(sees_app=not fired.unseen)
             self._show_links(hold)
-            return hold.follow()
+            return self._follow_until_timeout(hold)
 
         return self._run(work, fired)
 
@@ -105,29 +123,40 @@ class Execution:
         """Cancel the app, whose trigger has not fired in time, and fail."""
 
         def work(hold: Hold) -> AppStatus:
-            note = _engine.note_left(self._context, CURSOR_KEY)
-            hold.resume(cursor_noted(note, self._this_try.token))
+            hold.resume(self._noted_cursor())
             hold.cancel(self._timeout_reason)
             return hold.follow()
 
         return self._run(work, Fired(timed_out=True))
 
-    def _fail_unwatched(self, fired: Fired, error: str) -> NoReturn:
-        """Fail because the trigger lost sight of the app; leave that to the next try, if one will want it."""
-        if not fired.timed_out and not self._this_try.is_last:
-            raise AirflowException(f"{error}; the app was left alone, and a retry would find it")
-        reason = self._timeout_reason if fired.timed_out else GAVE_UP_REASON
-        with self._holding(self._log(fired)) as (hold, _):
-            self._try_to_cancel(lambda: hold.drop(reason))
-        if fired.timed_out:
-            raise AirflowTaskTimeout(reason)
-        raise AirflowException(error)
+    def _follow_until_timeout(self, hold: Hold) -> AppStatus:
+        """Follow the app; cancel it at the deadline, which Airflow counts anew when it resumes a task.
+
+        Raises:
+            AirflowTaskTimeout: The deadline has passed.
+        """
+        if self._deadline is None:
+            return hold.follow()
+        status = hold.follow_for(self._deadline - time.time())
+        if status is None:
+            hold.cancel(self._timeout_reason)
+            status = hold.follow()
+            if status.state is not AppState.SUCCEEDED:
+                raise AirflowTaskTimeout(self._timeout_reason)
+        return status
+
+    def _noted_cursor(self) -> str | None:
+        """Return how far a trigger of this try has shown the log."""
+        return cursor_noted(_engine.note_left(self._context, CURSOR_KEY), self._this_try.token)
 
     def _run(self, work: Callable[[Hold], AppStatus | None], fired: Fired = NOTHING_FIRED) -> object:
         """Hold the app and do the work with it; return the app's result, or defer when it has not ended."""
         log = self._log(fired)
         with self._holding(log) as (hold, departure):
-            status = self._guarded(hold, work)
+            try:
+                status = self._guarded(hold, work)
+            finally:
+                log.flush()
             if status is None:
                 departure.check_deferral(hold)
         departure.check()
@@ -135,7 +164,7 @@ class Execution:
             self._defer(replace(hold.deferral, shown_bytes=log.shown_bytes, left_out=log.left_out))
         if fired.timed_out and status.state is not AppState.SUCCEEDED:
             raise AirflowTaskTimeout(self._timeout_reason)
-        log.show_end(status)
+        log.show_end(status, hold.handle)
         operator = self._operator
         return deliver(self._context, operator.outlets, hold.handle, status, operator.fail_on_exit_codes)
 
@@ -156,6 +185,9 @@ class Execution:
                 request = cache(partial(self._request, runner, target))
                 hold = Hold(runner, memory, self._this_try, request, log, departure.look, self._app_deadline)
                 yield hold, departure
+        except OutOfSightError as err:
+            _engine.emit("warning", str(err))
+            raise _engine.reschedule(LOOK_AGAIN_S) from err
         except (InvalidInputError, UnknownSchedulerException) as err:
             raise AirflowFailException(str(err)) from err
 
@@ -166,7 +198,14 @@ class Execution:
             shown_bytes=fired.shown_bytes,
             left_out=fired.left_out,
             mask=_engine.masked,
+            before=Shown(self._shown_before(), _engine.masked),
         )
+
+    def _shown_before(self) -> list[ShownLine]:
+        """Return what came into the log after the position that is saved; without a store none is."""
+        if _engine.task_state_store(self._context) is None:
+            return []
+        return shown_before(self._context)
 
     def _guarded(self, hold: Hold, work: Callable[[Hold], AppStatus | None]) -> AppStatus | None:
         """Cancel the app for three causes only: whatever else ends the try leaves the app alone."""
@@ -217,6 +256,7 @@ class Execution:
         margin_s = self._limits.defer_margin_s
         timeout = None if deadline is None else timedelta(seconds=deadline - time.time() + margin_s)
         trigger = TorchXTrigger(**deferral.to_json())
+        _engine.push_xcom(self._context, CURSOR_KEY, make_note(deferral.token, None))
         self._operator.defer(trigger=trigger, method_name="resume", timeout=timeout)
 
     @property

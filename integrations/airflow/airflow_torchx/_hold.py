@@ -25,6 +25,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
+from socket import gethostname
 from time import monotonic, time
 from typing import Protocol
 
@@ -33,25 +34,25 @@ from airflow_torchx._ownership import OvertakenError, sign, sign_off
 from airflow_torchx._persistence import TICK_S, Persistence
 from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
 from airflow_torchx._record import AirflowUnavailableError, Memory, Record
+from airflow_torchx._sight import LostAppError, OutOfSightError, began_elsewhere, look_until
 from airflow_torchx._tries import TaskTry, make_app_id
 from torchx_core.errors import (
     AppIdConflictError,
     InvalidCursorError,
     InvalidInputError,
     SchedulerError,
-    TorchXError,
     UnknownAppException,
 )
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, StateChanged
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, make_app_handle, parse_app_handle
 
-__all__ = ["Hold", "LostAppError", "Request", "TaskLog"]
+__all__ = ["GIVE_UP_FIRST_S", "Hold", "Request", "TaskLog"]
 
 logger = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 1.0
-"""At most so much of the log can come again after a crash."""
+"""At most so much of the log can come again after a crash, where no log file of an earlier try tells."""
 GIVE_UP_S = 1800.0
 """How long the scheduler may be away while there is an app: as long as it may for a trigger."""
 GIVE_UP_FIRST_S = 60.0
@@ -84,23 +85,16 @@ class TaskLog(Protocol):
     """Where the app's events are shown."""
 
     def write(self, event: AppEvent) -> None:
-        """Show one event."""
+        """Show one event, or keep it for a while."""
+        ...
+
+    def tick(self) -> None:
+        """Show what was kept, if that is due."""
         ...
 
     def say(self, message: str) -> None:
         """Show a message of our own."""
         ...
-
-
-class LostAppError(TorchXError):
-    """The app was submitted and the scheduler does not know it any more."""
-
-    def __init__(self, handle: str) -> None:
-        """Name the app."""
-        super().__init__(
-            f"{handle} was submitted by an earlier try and is unknown here; without a lease nobody can tell"
-            " whether it still runs on another host; clear the task to run it afresh"
-        )
 
 
 class Hold:
@@ -140,6 +134,7 @@ class Hold:
         self._record: Record | None = None
         self._saved: Record | None = None
         self._saved_at = float("-inf")
+        self._arrived: str | None = None
 
     @property
     def record(self) -> Record:
@@ -173,12 +168,14 @@ class Hold:
 
         Raises:
             OvertakenError: A newer try has it.
-            LostAppError: It was submitted, cannot be found, and has no lease that would end it.
+            OutOfSightError: It was submitted and cannot be found, perhaps because it is on another host.
+            LostAppError: That has been so for long, and it has no lease that would have ended it.
             AirflowUnavailableError: The record cannot be read or written; nothing was submitted.
             SchedulerError: The scheduler is away for too long.
         """
         # No try has come before the first one. Were that wrong, the id, which is the same again, would tell.
-        record = None if self._try.number == 1 else self._absences.ask(self._memory.load)
+        is_first = self._try.number == 1 and not self._try.is_rescheduled
+        record = None if is_first else self._absences.ask(self._memory.load)
         match stand(record, self._try):
             case Standing.OVERTAKEN:
                 assert record is not None
@@ -197,23 +194,28 @@ class Hold:
         self._settle()
         self._absences = self._enduring(GIVE_UP_S)
 
-    def resume(self, cursor: str | None) -> None:
+    def resume(self, cursor: str | None, *, give_up_s: float = GIVE_UP_S) -> None:
         """Go on with the app of this very try, which a trigger has followed up to the cursor.
 
         Raises:
             OvertakenError: A newer try has it.
+            OutOfSightError: It cannot be found, perhaps because it is on another host.
             UnknownAppException: It is gone.
             AirflowUnavailableError: The record cannot be read.
         """
-        self._absences = self._enduring(GIVE_UP_S)
+        self._absences = self._enduring(give_up_s)
         self._recall(cursor)
-        self._absences.ask(self._take_over)
+        try:
+            self._absences.ask(self._take_over)
+        except UnknownAppException:
+            self._look_elsewhere()
+            raise
+        self.bookmark()
 
-    def drop(self, reason: str) -> None:
-        """Cancel the app of this very try, whose trigger has been patient enough; raises as `resume` does."""
-        self._absences = self._enduring(0.0)
-        self._recall(None)
-        self.cancel(reason)
+    def note_triggerer(self, *, sees_app: bool) -> None:
+        """Remember for the next tries whether it is of use to defer."""
+        self._record = replace(self.record, unwatched=not sees_app)
+        self.bookmark()
 
     def _recall(self, cursor: str | None) -> None:
         record = self._absences.ask(self._memory.load)
@@ -252,6 +254,7 @@ class Hold:
     def _shown(self) -> Generator[AppStatus | None]:
         """Show batch after batch; yield the app's status with the last one, None with the others."""
         patience = self._absences.patience()
+        self._arrived = self.record.cursor
         while True:
             seen = self.record.cursor
             try:
@@ -272,9 +275,10 @@ class Hold:
                 self._log.write(event)
                 if isinstance(event, StateChanged) and event.status is not None:
                     status = event.status
+            self._log.tick()
             self._record = replace(self.record, cursor=batch.cursor)
             if monotonic() - self._saved_at >= SAVE_EVERY_S:
-                self.bookmark()
+                self._save_arrived()
             self._look(self)
             yield status
         self.bookmark()
@@ -307,6 +311,15 @@ class Hold:
             self._saved_at = monotonic()
             logger.warning("cannot save the log position of %s: %s", self.handle, err)
 
+    def _save_arrived(self) -> None:
+        """Save the position of the save before: what was shown since may lie in the supervisor's pipe."""
+        record = self.record
+        self._record = replace(record, cursor=self._arrived)
+        try:
+            self.bookmark()
+        finally:
+            self._record, self._arrived = record, record.cursor
+
     def cancel(self, reason: str) -> None:
         """Ask for the app's end, unless a newer try has it; works at any point of `attach` and `follow`.
 
@@ -333,24 +346,25 @@ class Hold:
         """Submit the recorded app, or go on with what is there, until there is one to follow."""
         while True:
             status = self._absences.ask(lambda: self._runner.status(self.handle))
-            match find(self.record, status.state if status else None):
+            may_be_elsewhere = self.record.submitted or began_elsewhere(self.record)
+            match find(status.state if status else None, may_be_elsewhere=may_be_elsewhere):
                 case Finding.LIVE:
                     assert status is not None
-                    self._record = replace(self.record, submitted=True)
+                    self._record = replace(self.record, submitted=True, missed_since=None)
                     if self._absences.ask(self._take_over) or status.is_terminal():
                         self.bookmark()
                         self._log.say(f"following {self.handle}")
                         return
                     self._see_off()
                 case Finding.FREE:
-                    self._record = replace(self.record, deadline=self._deadline)
+                    self._record = replace(self.record, deadline=self._deadline, host=gethostname())
                     if self._start():
                         return
                 case Finding.OVER:
                     status = self.follow()
                     self._next_attempt(f"{self.handle} ended {status.state}: {status.failure_summary()}")
                 case Finding.LOST:
-                    self._outwait_lease()
+                    self._look_elsewhere()
                     self._next_attempt(f"{self.handle} is unknown here and its lease is over")
 
     def _start(self) -> bool:
@@ -423,10 +437,12 @@ class Hold:
 
     def _next_attempt(self, why: str) -> None:
         attempt = self.record.attempt + 1
-        self._record = self._fresh_record(salt=self.record.salt, attempt=attempt)
+        self._record = self._fresh_record(
+            salt=self.record.salt, attempt=attempt, unwatched=self.record.unwatched
+        )
         self._log.say(f"{why}; starting attempt {attempt + 1} as {self.handle}")
 
-    def _fresh_record(self, *, salt: str | None = None, attempt: int = 0) -> Record:
+    def _fresh_record(self, *, salt: str | None = None, attempt: int = 0, unwatched: bool = False) -> Record:
         request = self._request(self._deadline)
         salt = self._memory.salt(self._try) if salt is None else salt
         app_id = make_app_id(self._try, salt=salt, attempt=attempt)
@@ -440,6 +456,8 @@ class Hold:
             cursor=None,
             lease_s=request.lease_s,
             deadline=self._deadline,
+            unwatched=unwatched,
+            host=gethostname(),
         )
 
     def _save(self) -> None:
@@ -465,12 +483,18 @@ class Hold:
         for _ in self._runner.follow(handle, logs=False, tick_s=TICK_S):
             self._look(self)
 
-    def _outwait_lease(self) -> None:
-        """Wait until an app that we cannot see must have ended: nobody renews its lease any more."""
+    def _look_elsewhere(self) -> None:
+        """Have the try started again until the app that we cannot see must have ended, its lease not renewed.
+
+        Waiting here would take a slot, and failing a retry; and no other worker could look.
+        """
+        since = self.record.missed_since or time()
+        until = look_until(self.record, since)
+        self._record = replace(self.record, missed_since=since)
+        self._save()
+        if time() < until:
+            raise OutOfSightError(self.record, until)
         if self.record.lease_s is None:
-            raise LostAppError(self.handle)
-        self._log.say(
-            f"{self.handle} was submitted by an earlier try and is unknown here, perhaps on another host;"
-            f" waiting {self.record.lease_s:g} s, until its lease is over"
-        )
-        self._absences.pause(self.record.lease_s)
+            self._record = replace(self.record, missed_since=None)
+            self._save()
+            raise LostAppError(self.record)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
+from time import monotonic
 from typing import Final, NamedTuple, TypeAlias, final
 
 from airflow_torchx._engine import Level
-from torchx_core.schedulers import AppEvent, LogLines, LogsLost, StateChanged
+from airflow_torchx._shown import Shown
+from torchx_core.schedulers import AppEvent, LogLines, LogsLost, Metric, Progress, StateChanged
+from torchx_core.schedulers.latest_reports import LatestReports
 from torchx_core.schedulers.levels import by_level
 from torchx_core.schedulers.log_limit import LogLimit
 from torchx_core.schedulers.tails import TAIL_LINE_CHARS, Tails
 from torchx_core.schedulers.text import as_shown, describe, prefix
-from torchx_core.specs import AppStatus
+from torchx_core.specs import AppHandle, AppStatus
 
 __all__ = ["AppLog", "Emit", "records"]
 
@@ -84,6 +87,8 @@ class AppLog:
         shown_bytes: int = 0,
         left_out: Mapping[str, int] = NOTHING,
         mask: Callable[[str], str] = str,
+        clock: Callable[[], float] = monotonic,
+        before: Shown | None = None,
     ) -> None:
         """Write nothing yet.
 
@@ -94,12 +99,16 @@ class AppLog:
             shown_bytes: How much of it was shown before.
             left_out: How many lines were left out before, as the property of that name says it.
             mask: Hides secrets in a line that is to be cut; Airflow masks what is shown whole.
+            clock: Tells when progress and metrics are shown again.
+            before: What the logs of earlier tries show, not to be shown again.
         """
         self._emit = emit
         self._lines_per_record = lines_per_record
         self._limit = LogLimit(limit_bytes, shown_bytes)
         self._limit.left_out.update(_replicas(left_out))
         self._tails = Tails(lambda line: mask(line) if len(line) > TAIL_LINE_CHARS else line)
+        self._reports = LatestReports(clock)
+        self._before = before or Shown()
 
     @property
     def shown_bytes(self) -> int:
@@ -112,22 +121,35 @@ class AppLog:
         return {f"{role}/{replica}": count for (role, replica), count in self._limit.left_out.items()}
 
     def write(self, event: AppEvent) -> None:
-        """Show one event."""
+        """Show one event; of progress and metrics the latest, once a second."""
+        if isinstance(event, Progress | Metric):
+            self._reports.take(event)
+            self.tick()
+            return
+        if isinstance(event, StateChanged):
+            self.flush()
         if isinstance(event, LogLines):
             self._tails.remember(event)
             if not self._has_room(event):
                 return
-        for level, message, time in records(event, self._lines_per_record):
-            self._emit(level, message, time)
+        self._show(event)
+
+    def tick(self) -> None:
+        """Show what was reported, if that is due; call it about once a second."""
+        self._show(*self._reports.due())
+
+    def flush(self) -> None:
+        """Show what was reported last, before somebody else goes on with the log."""
+        self._show(*self._reports.rest())
 
     def say(self, message: str) -> None:
         """Show a message of our own."""
         self._emit("info", message, None)
 
-    def show_end(self, status: AppStatus) -> None:
-        """Say what was left out and where it is; of a failure show the last lines of whoever failed first."""
+    def show_end(self, status: AppStatus, handle: AppHandle) -> None:
+        """Say what was left out and how to see it; of a failure show the first one's last lines."""
         failed = {(replica.role, replica.id) for replica in status.failed_replicas()[:1]}
-        if summary := self._limit.summary(status):
+        if summary := self._limit.summary(handle):
             self._emit("warning", summary, None)
         for role, replica in self._limit.left_out.keys() - failed:
             if self._tails.of(role, replica):
@@ -145,6 +167,12 @@ class AppLog:
         if not was_full:
             self._emit("warning", self._limit.notice, None)
         return False
+
+    def _show(self, *events: AppEvent) -> None:
+        for event in events:
+            for level, message, time in records(event, self._lines_per_record):
+                if rest := self._before.left_of(message, time):
+                    self._emit(level, rest, time)
 
     def _show_tail(self, level: Level, role: str, replica: int) -> None:
         if tail := self._tails.of(role, replica):

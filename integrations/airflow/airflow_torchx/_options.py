@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow_torchx import _engine
 from torchx_core.errors import InvalidInputError, UnknownSchedulerException
 from torchx_core.launch import Target, target_options
-from torchx_core.schedulers.secrets import looks_secret
+from torchx_core.schedulers.secrets import secret_parts
 
 __all__ = ["hide_option_secrets"]
 
@@ -25,4 +25,4 @@ def hide_option_secrets(target: Target) -> bool:
     environments = [value for value in cfg.values() if isinstance(value, Mapping)]
     for env in environments:
         _engine.mask_secrets(env)
-    return any(looks_secret(name) for env in environments for name in env)
+    return any(secret_parts(name, str(value)) for env in environments for name, value in env.items())

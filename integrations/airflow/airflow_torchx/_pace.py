@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import final
 
-__all__ = ["Pace"]
+__all__ = ["Pace", "Paces"]
 
 
 @final
@@ -30,3 +31,16 @@ class Pace:
         self._left = min(self._burst, self._left + (now - self._at) * self._per_s) - amount
         self._at = now
         return max(0.0, -self._left / self._per_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paces:
+    """What a watch must keep to; most of it is shared by all watches of a process."""
+
+    lines: Sequence[Pace]
+    """How many lines a second it may show."""
+    standstills: Pace
+    """How many seconds of a second that may take. Meanwhile nothing else of the process goes on; the log may
+    be a pipe that is read slowly."""
+    bookmarks: Pace
+    """How many bookmarks a second may be written; they come less often where many watches share it."""

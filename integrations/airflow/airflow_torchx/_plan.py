@@ -53,13 +53,13 @@ class Finding(Enum):
     FREE = "not there and never confirmed: submit it"
     LIVE = "active, or succeeded: follow it to its end"
     OVER = "ended otherwise than SUCCEEDED: the next attempt is due"
-    LOST = "confirmed once and unknown now: it may run where this worker cannot see it"
+    LOST = "unknown here: it may run where this worker cannot see it"
 
 
-def find(record: Record, state: AppState | None) -> Finding:
+def find(state: AppState | None, *, may_be_elsewhere: bool) -> Finding:
     """Judge the recorded app by its state; None when the scheduler does not know it."""
     if state is None:
-        return Finding.LOST if record.submitted else Finding.FREE
+        return Finding.LOST if may_be_elsewhere else Finding.FREE
     if is_terminal(state) and state is not AppState.SUCCEEDED:
         return Finding.OVER
     return Finding.LIVE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypedDict, cast
+from typing import NotRequired, Protocol, TypedDict, cast
 
 from airflow_torchx._tries import TaskTry
 from torchx_core.errors import NewerRecordError
@@ -28,6 +28,10 @@ class StoredRecord(TypedDict):
     lease_s: float | None
     deadline: float | None
     """Since version 2."""
+    unwatched: NotRequired[bool]
+    host: NotRequired[str]
+    missed_since: NotRequired[float | None]
+    """Older versions know nothing of these three, and may read and write the record all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,12 @@ class Record:
 
     It differs from try to try, so whoever completes a submit of an earlier one has to ask for the same.
     """
+    unwatched: bool = False
+    """Whether a triggerer was found not to see the app, so that it is of no use to defer."""
+    host: str = ""
+    """The name of the host from which it was submitted; empty where an older version did not say."""
+    missed_since: float | None = None
+    """Since when tries on other hosts have looked for it in vain, in seconds since the epoch."""
 
     def to_json(self) -> StoredRecord:
         """Return the stored form."""
@@ -66,6 +76,9 @@ class Record:
             cursor=self.cursor,
             lease_s=self.lease_s,
             deadline=self.deadline,
+            unwatched=self.unwatched,
+            host=self.host,
+            missed_since=self.missed_since,
         )
 
     @staticmethod
@@ -88,6 +101,9 @@ class Record:
             cursor=stored["cursor"],
             lease_s=stored["lease_s"],
             deadline=stored.get("deadline"),
+            unwatched=stored.get("unwatched", False),
+            host=stored.get("host", ""),
+            missed_since=stored.get("missed_since"),
         )
 
 

@@ -30,6 +30,8 @@ class TaskTry:
     generation: int
     """The task instance's ``max_tries``: constant over retries, higher after a clear, because Airflow sets
     it to the tries so far plus ``retries``."""
+    is_rescheduled: bool = False
+    """Whether this try has begun before: it looked for its app in vain, and Airflow was to start it again."""
 
     @property
     def token(self) -> str:

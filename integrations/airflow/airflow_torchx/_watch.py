@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
-from typing import cast, final
+from socket import gethostname
+from typing import Protocol, cast, final
 
 from airflow_torchx._deferral import Deferral, Fired
-from airflow_torchx._pace import Pace
-from torchx_core.errors import InvalidCursorError, SchedulerError, TorchXError
+from airflow_torchx._pace import Paces
+from torchx_core.errors import InvalidCursorError, SchedulerError, TorchXError, UnknownAppException
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, LogLines, StateChanged
 from torchx_core.schedulers.secrets import MASK
 
-__all__ = ["Watch", "as_scheduler_error"]
+__all__ = ["PIECE_LINES", "Watch", "as_scheduler_error"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +26,32 @@ TICK_S = 1.0
 """How late a passed deadline may be noticed."""
 SAVE_EVERY_S = 10.0
 """What was shown since is shown again after a restart; the log's reader drops records that it has twice."""
-BATCH_BYTES = 1 << 14
-"""What is shown in one go, while the event loop stands still."""
+BATCH_BYTES = 1 << 12
+"""What may have to be shown still when the app is over: Airflow reads a triggerer's log in such pieces."""
+PIECE_LINES = 20
+"""What is shown in one go, while the event loop may stand still: a record."""
+LONGEST_LINE = 1 << 15
+"""What is longer would stop every trigger of the process for long; it and the rest is left to the worker."""
+LONGEST_PAUSE_S = 30.0
+"""Meanwhile nobody renews the app's lease: where more would be due, the rest is left to the worker."""
 GIVE_UP_S = 1800.0
 """How long the scheduler may be away before the task fails; the app goes on and a retry finds it."""
 STANDSTILL_S = 10.0
 """A triggerer that stood still for so long may have been replaced meanwhile, and does not know it yet."""
 HOLD_BACK_S = 10.0
 """How long it then shows nothing, for another one may show the same: Airflow ends its triggers by then."""
+
+
+class Log(Protocol):
+    """Shows an app's events: an `airflow_torchx._log.AppLog`."""
+
+    def write(self, event: AppEvent) -> None:
+        """Show one event, or keep it for a while."""
+        ...
+
+    def tick(self) -> None:
+        """Show what was kept, if that is due."""
+        ...
 
 
 @final
@@ -47,10 +66,9 @@ class Watch:
         self,
         runner: Runner,
         deferral: Deferral,
-        show: Callable[[AppEvent], None],
+        log: Log,
         bookmark: Callable[[str], Awaitable[None]],
-        paces: Sequence[Pace],
-        bookmarks: Pace,
+        paces: Paces,
         hide: Callable[[Mapping[str, str]], Awaitable[None]],
         cursor: str | None = None,
     ) -> None:
@@ -59,23 +77,22 @@ class Watch:
         Args:
             runner: Knows the app's scheduler.
             deferral: What to watch.
-            show: Shows one event.
+            log: Where events are shown.
             bookmark: Remembers how far the log got, over a restart.
-            paces: How fast lines may be shown.
-            bookmarks: How fast bookmarks may be written; they come less often where many watches share it.
+            paces: How fast all that may be done.
             hide: Hides the secrets among a role's environment variables in everything shown from now on.
             cursor: How far an earlier watch has shown the log; None for the deferral's own.
         """
         self._runner = runner
         self._deferral = deferral
-        self._show = show
+        self._log = log
         self._bookmark = bookmark
         self._paces = paces
-        self._bookmarks = bookmarks
         self._hide = hide
         self._cursor = self._saved = cursor or deferral.cursor
         self._save_at = time.monotonic() + SAVE_EVERY_S
-        self._awake_at = time.monotonic()
+        self._ask_at = self._awake_at = time.monotonic()
+        self._is_over = False
         self._quiet = deferral.quiet
         self._timed_out = False
         self._cancelled = False
@@ -86,9 +103,14 @@ class Watch:
         """Return when the app is terminal, or when nobody can tell any more."""
         error = await self._persist()
         await self._save()
-        return Fired(cursor=self._cursor, timed_out=self._timed_out, error=error)
+        return Fired(
+            cursor=self._cursor,
+            timed_out=self._timed_out,
+            error=None if error is None else f"{error} (on host {gethostname()})",
+            unseen=isinstance(error, UnknownAppException),
+        )
 
-    async def _persist(self) -> str | None:
+    async def _persist(self) -> TorchXError | OSError | None:
         """Follow, and follow again after failures that pass; return the one that does not."""
         patience = Patience(GIVE_UP_S)
         while True:
@@ -105,11 +127,11 @@ class Watch:
                 try:
                     delay_s = patience.delay_after(as_scheduler_error(err))
                 except SchedulerError:
-                    return str(err)
+                    return err
                 logger.warning("cannot follow %s just now: %s", self._deferral.handle, err)
                 await asyncio.sleep(delay_s)
             except TorchXError as err:
-                return str(err)
+                return err
             else:
                 return None
 
@@ -117,7 +139,7 @@ class Watch:
         """Do so before any line is shown: what the worker has hidden, this process does not know."""
         app = await asyncio.to_thread(self._runner.describe, self._deferral.handle)
         for role in app.roles if app else ():
-            self._quiet = self._quiet or MASK in role.env.values()  # the scheduler itself tells nobody
+            self._quiet |= any(MASK in value for value in role.env.values())  # the scheduler tells nobody
             await self._hide(role.env)
         if self._quiet:
             logger.info("not showing lines of %s here: its secrets are not known", self._deferral.handle)
@@ -127,14 +149,15 @@ class Watch:
         async with aclosing(await self._batches()) as batches:
             async for batch in batches:
                 await self._hold_back()
-                lines = self._show_all(batch)
+                await self._show_all(batch)
+                self._log.tick()
                 if _is_last(batch):
                     self.drained = not self._quiet
                     return
                 if time.monotonic() >= self._save_at:
                     await self._save()
                 await self._enforce_deadline()
-                if await self._pause(lines):
+                if self._is_over:
                     return
                 self._awake_at = time.monotonic()
 
@@ -154,21 +177,27 @@ class Watch:
         if time.monotonic() - self._awake_at > STANDSTILL_S:
             await asyncio.sleep(HOLD_BACK_S)
 
-    def _show_all(self, batch: Batch) -> int:
+    async def _show_all(self, batch: Batch) -> None:
+        """Show a batch piece by piece: whatever else the process does gets its turn in between."""
+        if _longest_line(batch) > LONGEST_LINE and not self._quiet:
+            logger.info(
+                "leaving the rest of the log of %s to a worker: a very long line", self._deferral.handle
+            )
+            self._quiet = True
         if self._quiet:
-            return 0
-        lines = 0
-        for event in batch.events:
-            self._show(event)
-            lines += len(event.lines) if isinstance(event, LogLines) else 1
+            return
+        for piece in _pieces(batch):
+            began = time.monotonic()
+            self._log.write(piece)
+            took_s = time.monotonic() - began
+            await self._pause(len(piece.lines) if isinstance(piece, LogLines) else 1, took_s)
         self._cursor = batch.cursor
-        return lines
 
     async def _save(self) -> None:
         delay_s = SAVE_EVERY_S
         if self._cursor is not None and self._cursor != self._saved:
             await self._bookmark(self._cursor)
-            delay_s += self._bookmarks.spend(1)
+            delay_s += self._paces.bookmarks.spend(1)
         self._saved = self._cursor
         self._save_at = time.monotonic() + delay_s
 
@@ -177,22 +206,51 @@ class Watch:
         if self._cancelled or deadline is None or time.time() < deadline:
             return
         self._timed_out = True
+        if not self._deferral.token:  # the app is not ours to cancel, and may go on for long
+            self._is_over = True
+            return
         await self._deferral.cancel(self._runner, self._deferral.timeout_reason)
         self._cancelled = True
 
-    async def _pause(self, lines: int) -> bool:
-        """Wait until more may be shown; return true as soon as the app has ended meanwhile."""
-        left = max(pace.spend(lines) for pace in self._paces)
-        while left > 0:
-            await asyncio.sleep(min(left, TICK_S))
-            left -= TICK_S
-            if await asyncio.to_thread(self._is_over):
-                return True
-        return False
+    async def _pause(self, lines: int, took_s: float) -> None:
+        """Wait until more may be shown; once the app is found to be over, the rest of a batch comes at once.
 
-    def _is_over(self) -> bool:
+        The time that showing took is paid for as well as the lines: a bucket of lines that fills while nobody
+        reads the log would let the next lines pass, and the loop would stand still nearly all the time.
+        """
+        pause_s = max(
+            self._paces.standstills.spend(took_s), *(pace.spend(lines) for pace in self._paces.lines)
+        )
+        if pause_s > LONGEST_PAUSE_S:
+            self._is_over = True
+        until = time.monotonic() + pause_s
+        while not self._is_over and (left_s := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(left_s, TICK_S))
+            if time.monotonic() >= self._ask_at:
+                await self._enforce_deadline()
+                self._is_over = await asyncio.to_thread(self._ask_whether_over)
+                self._ask_at = time.monotonic() + TICK_S
+        await asyncio.sleep(0)
+
+    def _ask_whether_over(self) -> bool:
         status = self._runner.status(self._deferral.handle)
         return status is None or status.is_terminal()
+
+
+def _pieces(batch: Batch) -> Iterator[AppEvent]:
+    """Yield the events, the runs of lines among them cut to what may be shown in one go."""
+    for event in batch.events:
+        if not isinstance(event, LogLines):
+            yield event
+            continue
+        for start in range(0, len(event.lines), PIECE_LINES):
+            lines = event.lines[start : start + PIECE_LINES]
+            yield event._replace(lines=lines, eol=event.eol or start + PIECE_LINES < len(event.lines))
+
+
+def _longest_line(batch: Batch) -> int:
+    runs = (event for event in batch.events if isinstance(event, LogLines))
+    return max((len(line) for run in runs for line in run.lines), default=0)
 
 
 def _is_last(batch: Batch) -> bool:

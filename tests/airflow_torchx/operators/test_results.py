@@ -6,6 +6,7 @@ import pytest
 from airflow_dags import Dags
 
 from airflow_torchx import TorchXRunOperator
+from airflow_torchx._deferral import CURSOR_KEY
 from torchx_core.errors import (
     ComponentArgumentError,
     ComponentNotFoundException,
@@ -137,6 +138,7 @@ def test_a_service_is_linked(dags: Dags) -> None:
         TorchXRunOperator(task_id="t", app=app("true", port_map={"tensorboard": 6006}))
     """)
     assert str(outcome.xcoms["t", "_link_TorchXServiceLink"]).endswith(":6006")
+    assert ("t", "_link_TorchXRunLink") not in outcome.xcoms
 
 
 def test_a_deferred_task_shows_every_line_once(dags: Dags) -> None:
@@ -153,4 +155,5 @@ def test_a_deferred_task_shows_every_line_once(dags: Dags) -> None:
     assert outcome.state == "success"
     assert [outcome.log.count(f"[r/0] line {i}") for i in range(4)] == [1, 1, 1, 1]
     assert "Pausing task as DEFERRED" in outcome.log
+    assert outcome.xcoms["t", CURSOR_KEY] is not None
     assert outcome.xcoms["t", "return_value"] == {"lines": 4}

@@ -9,8 +9,10 @@ import pytest
 from airflow_dags import Dags
 
 from airflow_torchx.operators import torchx
-from torchx_core.runner import get_runner
-from torchx_core.specs import AppState, AppStatus
+from airflow_torchx.triggers import TorchXTrigger
+from torchx_core.errors import SchedulerError
+from torchx_core.runner import Runner, get_runner
+from torchx_core.specs import AppDef, AppState, AppStatus, Role
 
 pytestmark = [
     pytest.mark.engine,
@@ -87,13 +89,24 @@ def test_an_earlier_try_leaves_to_the_next_what_it_cannot_follow(
     assert _apps() == [AppState.SUCCEEDED]
 
 
-@pytest.mark.slow
-def test_the_last_try_cancels_what_its_trigger_has_lost(
-    dags: Dags, away: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The trigger says that it cannot follow the app, and no retry is left that could."""
+@pytest.fixture
+def lost_by_trigger(away: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defer at once to a trigger that cannot follow, once; nor can the worker that the task is resumed on."""
     monkeypatch.setattr(torchx, "DEFER_AFTER_S", 0.0)
-    away("afollow", retryable=False)
+    follow = Runner.afollow
+
+    def lose(*_args: object, **_options: object) -> None:
+        monkeypatch.setattr(Runner, "afollow", follow)
+        away("follow", retryable=False)
+        raise SchedulerError("the login node is away")
+
+    monkeypatch.setattr(Runner, "afollow", lose)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("lost_by_trigger")
+def test_the_last_try_cancels_what_neither_its_trigger_nor_it_can_follow(dags: Dags) -> None:
+    """No retry is left that could."""
     outcome = dags.run('TorchXRunOperator(task_id="t", app=app("sleep", "600"), deferrable=True)')
     assert outcome.state == "failed"
     assert "the login node is away" in outcome.log
@@ -101,20 +114,80 @@ def test_the_last_try_cancels_what_its_trigger_has_lost(
 
 
 @pytest.mark.slow
-def test_a_retry_finds_what_the_trigger_of_an_earlier_try_has_lost(
-    dags: Dags, away: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("lost_by_trigger")
+def test_a_retry_finds_what_an_earlier_try_and_its_trigger_have_lost(dags: Dags) -> None:
     """It was left alone."""
-    monkeypatch.setattr(torchx, "DEFER_AFTER_S", 0.0)
-    away("afollow", retryable=False)
     outcome = dags.run("""
         TorchXRunOperator(
-            task_id="t", app=app("sleep", "15"), deferrable=True, retries=1, retry_delay=timedelta(0)
+            task_id="t",
+            app=app("sh", "-c", "sleep 15; echo there"),
+            deferrable=True,
+            retries=1,
+            retry_delay=timedelta(0),
         )
     """)
     assert outcome.state == "success"
-    assert "the app was left alone, and a retry would find it" in outcome.log
+    assert outcome.log.count("[r/0] there") == 1
     assert _apps() == [AppState.SUCCEEDED]
+
+
+@pytest.fixture
+def restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take back what a DAG changes in our modules."""
+    monkeypatch.setattr(torchx, "DEFER_AFTER_S", torchx.DEFER_AFTER_S)
+    monkeypatch.setattr(TorchXTrigger, "_runner", TorchXTrigger._runner)  # noqa: SLF001
+
+
+BLIND = """
+import os
+from airflow_torchx.operators import torchx
+from airflow_torchx.sensors import TorchXSensor
+from airflow_torchx.triggers import TorchXTrigger
+from torchx_core.runner import get_runner
+torchx.DEFER_AFTER_S = 0.0
+TorchXTrigger._runner = lambda self: get_runner(state_dir=os.environ["TORCHX_STATE_DIR"] + "-elsewhere")
+"""
+"""Makes a trigger that looks for apps where there are none, as in another container."""
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize(("seconds", "timeout"), [(12, None), (0, None), (600, 12)])
+def test_a_worker_follows_what_the_triggerer_does_not_see(
+    dags: Dags, seconds: int, timeout: int | None
+) -> None:
+    """To the app's end, which may have come meanwhile, or to `execution_timeout`."""
+    limit = f"timedelta(seconds={timeout})" if timeout else None
+    outcome = dags.run(
+        BLIND
+        + f"""
+TorchXRunOperator(
+    task_id="t",
+    app=app("sh", "-c", "sleep 1; echo a; sleep {seconds}; echo b"),
+    deferrable=True,
+    execution_timeout={limit},
+)
+"""
+    )
+    assert "the triggerer could not follow the app: unknown app local_cwd://torchx/" in outcome.log
+    assert outcome.log.count("[r/0] a") == 1
+    if timeout:
+        assert (outcome.state, _apps()) == ("failed", [AppState.CANCELLED])
+        assert f"execution_timeout of 0:00:{timeout} passed" in _only_end().msg
+    else:
+        assert (outcome.state, _apps()) == ("success", [AppState.SUCCEEDED])
+        assert outcome.log.count("[r/0] b") == 1
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("seconds", [12, 0])
+def test_a_sensor_waits_for_what_the_triggerer_does_not_see(dags: Dags, seconds: int) -> None:
+    """In the worker that it is resumed on."""
+    with get_runner() as runner:
+        app = AppDef("a", [Role("r", image="", entrypoint="sleep", args=[str(seconds)])])
+        handle = runner.run(app, "local_cwd")
+    outcome = dags.run(BLIND + f'TorchXSensor(task_id="t", handle="{handle}", deferrable=True)')
+    assert "the triggerer could not wait for the app" in outcome.log
+    assert (outcome.state, _apps()) == ("success", [AppState.SUCCEEDED])
 
 
 def test_a_wrong_edit_between_two_tries_does_not_disturb_the_app(

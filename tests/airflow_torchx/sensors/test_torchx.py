@@ -105,6 +105,24 @@ def test_it_leaves_the_app_alone_when_it_gives_up(dags: Dags) -> None:
     assert status.state is AppState.RUNNING
 
 
+def test_it_keeps_execution_timeout_while_deferred(dags: Dags) -> None:
+    """Airflow itself does not; the app goes on."""
+    with get_runner() as runner:
+        handle = runner.run(AppDef("a", [Role("r", "", entrypoint="sleep", args=["600"])]), "local_cwd")
+        outcome = dags.run(f"""
+            from airflow_torchx.sensors import TorchXSensor
+            timeout = timedelta(seconds=1)
+            TorchXSensor(task_id="t", handle="{handle}", deferrable=True, execution_timeout=timeout)
+        """)
+        status = runner.status(handle)
+        runner.cancel(handle, grace_s=0)
+        runner.wait(handle, timeout_s=60)
+    assert outcome.state == "failed"
+    assert "has not ended in the execution_timeout of 0:00:01; it goes on" in outcome.log
+    assert status is not None
+    assert status.state is AppState.RUNNING
+
+
 @pytest.mark.parametrize("cause", ["asked this task to end", "supervisor of this task is gone"])
 def test_it_waits_no_more_when_nobody_would_hear_of_the_end(
     cause: str, sleeper: str, monkeypatch: pytest.MonkeyPatch

@@ -1,7 +1,7 @@
 """Links from a task's page to its app: where the scheduler shows it, and what it serves itself.
 
-Airflow's web server reads a link from the XCom of its key. The operator writes that as soon as the app runs;
-when the task ends Airflow writes what `get_link` returns, which must be the same.
+Airflow's web server reads a link from the XCom of its key. The operator writes that as soon as the app runs,
+if there is something to link to.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from airflow_torchx._arguments import (
 from airflow_torchx._engine import (
     AirflowFailException,
     BaseOperator,
+    BaseOperatorLink,
     Context,
     TaskDeferralTimeout,
     XComArg,
@@ -111,7 +112,7 @@ class TorchXRunOperator(BaseOperator):
         >>> from torchx_core import AppDef, Role
         >>> TorchXRunOperator(
         ...     task_id="hello",
-        ...     app=AppDef("hello", roles=[Role("greeter", image="", entrypoint="echo", args=["{{ ds }}"])]),
+        ...     app=AppDef("hello", roles=[Role("greeter", image="", entrypoint="echo", args=["hello"])]),
         ... )
         <Task(TorchXRunOperator): hello>
     """
@@ -131,7 +132,7 @@ class TorchXRunOperator(BaseOperator):
         "component_args": "json",
         "cfg": "json",
     }
-    operator_extra_links = (TorchXRunLink(), TorchXServiceLink())
+    operator_extra_links: Collection[BaseOperatorLink] = (TorchXRunLink(), TorchXServiceLink())
     ui_color = "#fbe5d6"
 
     def __init__(  # noqa: PLR0913  (an operator's arguments are its interface; all are keywords)
@@ -209,7 +210,9 @@ class TorchXRunOperator(BaseOperator):
     def resume_execution(
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
     ) -> object:
-        """Cancel the app when nobody fired in time; leave it alone when its trigger failed."""
+        """Cancel the app when nobody fired in time; follow it from here when its trigger failed."""
+        if error := _engine.trigger_failure(next_method, next_kwargs):
+            next_method, next_kwargs = "resume", {"event": {"error": error, "unseen": True}}
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout:

@@ -16,6 +16,7 @@ from airflow_torchx._engine import (
     AirflowException,
     AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
     BaseSensorOperator,
     Context,
     PokeReturnValue,
@@ -98,7 +99,7 @@ class TorchXSensor(BaseSensorOperator):
         if self.deferrable:
             self._defer(context)
         with self._target().runner() as runner:
-            return self._result(self._wait(runner))
+            return self._result(self._wait(runner, self.timeout))
 
     @override
     def on_kill(self) -> None:
@@ -117,19 +118,33 @@ class TorchXSensor(BaseSensorOperator):
         return PokeReturnValue(is_done=True, xcom_value=self._result(status))
 
     def resume(self, context: Context, event: object = None) -> object:
-        """Look at how the app ended."""
+        """Look at how the app ended; where the trigger could not, wait for that."""
         from airflow_torchx._deferral import Fired
 
-        del context
         fired = Fired.from_json(event)
-        if fired.error is not None:
-            raise self._failed(fired.error)
+        if fired.timed_out:
+            limit = f"the execution_timeout of {self.execution_timeout}"
+            raise AirflowTaskTimeout(f"{self.handle} has not ended in {limit}; it goes on")
         with self._target().runner() as runner:
-            return self._result(runner.status(self.handle))
+            if fired.error is None:
+                return self._result(runner.status(self.handle))
+            _engine.emit(
+                "warning", f"the triggerer could not wait for the app: {fired.error}; this worker does"
+            )
+            return self._result(self._wait(runner, _engine.started_at(context) + self.timeout - time.time()))
 
-    def _wait(self, runner: Runner) -> AppStatus | None:
+    @override
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
+    ) -> object:
+        """Wait from here when the trigger failed."""
+        if error := _engine.trigger_failure(next_method, next_kwargs):
+            next_method, next_kwargs = "resume", {"event": {"error": error}}
+        return super().resume_execution(next_method, next_kwargs, context)
+
+    def _wait(self, runner: Runner, seconds: float) -> AppStatus | None:
         """Return the app's final status, or None when there is no such app."""
-        deadline = time.monotonic() + self.timeout
+        deadline = time.monotonic() + seconds
         status = runner.status(self.handle)
         if status is None or status.is_terminal():
             return status
@@ -152,19 +167,23 @@ class TorchXSensor(BaseSensorOperator):
             raise AirflowException(f"Airflow has asked this task to end; {self.handle} goes on")
 
     def _defer(self, context: Context) -> None:
-        from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral
+        from airflow_torchx._deferral import CURSOR_KEY, DEFERRED_AT_LEAST_S, Deferral, make_note
         from airflow_torchx.triggers import TorchXTrigger
 
-        del context
+        deadline = None
+        if self.execution_timeout is not None:
+            deadline = _engine.started_at(context) + self.execution_timeout.total_seconds()
         deferral = Deferral(
             handle=self.handle,
             token="",
             cursor=None,
             not_before=time.time() + DEFERRED_AT_LEAST_S,
+            deadline=deadline,
             conn_id=self.torchx_conn_id,
             logs=self.show_log,
         )
         trigger = TorchXTrigger(**deferral.to_json())
+        _engine.push_xcom(context, CURSOR_KEY, make_note(deferral.token, None))
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=self.timeout))
 
     def _target(self) -> Target:

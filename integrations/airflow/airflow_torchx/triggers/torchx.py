@@ -17,10 +17,10 @@ from airflow_torchx._engine_triggers import BaseTrigger, TaskSuccessEvent, Trigg
 from airflow_torchx._log import AppLog
 from airflow_torchx._options import hide_option_secrets
 from airflow_torchx._outcome import status_xcoms
-from airflow_torchx._pace import Pace
+from airflow_torchx._pace import Pace, Paces
 from airflow_torchx._plan import reason_of_user
 from airflow_torchx._record import AirflowUnavailableError
-from airflow_torchx._watch import Watch, as_scheduler_error
+from airflow_torchx._watch import PIECE_LINES, Watch, as_scheduler_error
 from airflow_torchx.hooks import TorchXHook
 from torchx_core.errors import SchedulerError
 from torchx_core.launch import Patience
@@ -31,8 +31,6 @@ __all__ = ["TorchXTrigger"]
 
 logger = logging.getLogger(__name__)
 
-LINES_PER_RECORD = 20
-"""A triggerer's log is read in pieces of 4 KiB: longer records are no faster."""
 LINES_PER_S = 200.0
 BURST_LINES = 2000.0
 LONGEST_WAIT_S = 10.0
@@ -41,6 +39,8 @@ KEEP_KILLING_S = 600.0
 
 _ALL_LINES = Pace(4000.0, 8000.0)
 """All triggers of a triggerer share its loop, and the pipe through which Airflow reads their logs."""
+_ALL_STANDSTILLS = Pace(0.1, 0.5)
+"""That pipe is full when Airflow's database is slow; then whoever writes to it stops them all."""
 _ALL_NOTES = Pace(10.0, 20.0)
 """They also share the pipe for what they ask: Airflow answers one after the other, some tens a second."""
 
@@ -91,7 +91,7 @@ class TorchXTrigger(BaseTrigger):
     async def _watch(self) -> TriggerEvent:
         log = AppLog(
             _engine.emit,
-            lines_per_record=LINES_PER_RECORD,
+            lines_per_record=PIECE_LINES,
             limit_bytes=self._deferral.limit_bytes,
             shown_bytes=self._deferral.shown_bytes,
             left_out=self._deferral.left_out,
@@ -101,14 +101,18 @@ class TorchXTrigger(BaseTrigger):
             watch = Watch(
                 runner,
                 self._deferral,
-                log.write,
+                log,
                 self._note,
-                [Pace(LINES_PER_S, BURST_LINES), _ALL_LINES],
-                _ALL_NOTES,
+                Paces(
+                    lines=[Pace(LINES_PER_S, BURST_LINES), _ALL_LINES],
+                    standstills=_ALL_STANDSTILLS,
+                    bookmarks=_ALL_NOTES,
+                ),
                 _engine_triggers.hide_secrets,
                 cursor,
             )
             over = await watch.until_over()
+            log.flush()
             fired = replace(over, shown_bytes=log.shown_bytes, left_out=log.left_out)
             event = self._event(runner, fired, drained=watch.drained)
         await asyncio.sleep(min(max(0.0, self._deferral.not_before - time.time()), LONGEST_WAIT_S))

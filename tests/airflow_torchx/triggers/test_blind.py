@@ -1,0 +1,91 @@
+"""A triggerer that does not see the apps: in another container, as in Airflow's own compose file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from airflow_jobs import CODE, StartJob, starting_jobs
+from airflow_server import AirflowServer
+
+from torchx_core.specs import AppState
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.deployment,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
+]
+
+DAGS = """
+from airflow_torchx.operators import torchx
+
+torchx.DEFER_AFTER_S = 0.5
+dag("only-try", deferrable=True, retries=0)
+dag("two-tries", deferrable=True, retries=1)
+dag("connected", deferrable=True, retries=0, torchx_conn_id="here")
+"""
+BLIND = "the triggerer could not follow the app"
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
+    """A deployment whose triggerer has a state directory of its own, and lacks a connection."""
+    home = tmp_path_factory.mktemp("airflow")
+    connection = json.dumps({"conn_type": "torchx", "extra": {"scheduler": "local_cwd"}})
+    env_of = {
+        "triggerer": {"TORCHX_STATE_DIR": str(home / "elsewhere")},
+        "scheduler": {"AIRFLOW_CONN_HERE": connection},  # which starts the workers
+    }
+    server = AirflowServer(home, env_of)
+    try:
+        server.start(CODE + DAGS)
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def begin(airflow: AirflowServer, tmp_path: Path) -> Iterator[StartJob]:
+    """Return what runs the task of a DAG and waits until its app has been submitted."""
+    with starting_jobs(airflow, tmp_path) as begin:
+        yield begin
+
+
+@pytest.mark.parametrize(("dag_id", "why"), [("only-try", "unknown app"), ("connected", "isn't defined")])
+def test_what_its_triggerer_cannot_follow_a_worker_does(
+    airflow: AirflowServer, begin: StartJob, dag_id: str, why: str
+) -> None:
+    """In the only try too: the app that goes on is followed to its end, and each line is shown once."""
+    job = begin(dag_id)
+    airflow.wait_for(job.task, "deferred")
+    airflow.wait_for(job.task, "running")
+    job.write_all()
+    airflow.wait_for(job.task, "success")
+    assert job.lines() == [0, 1, 2, 3]
+    assert (job.status().state, job.handles()) == (AppState.SUCCEEDED, [job.handle])
+    log = airflow.log(job.task)
+    assert log.count(BLIND) == 1
+    assert why in log
+
+
+def test_a_retry_does_not_defer_to_such_a_triggerer_again(airflow: AirflowServer, begin: StartJob) -> None:
+    """It has been found out once; the retry follows the app, which two tries show together."""
+    job = begin("two-tries")
+    job.write()
+    airflow.wait_for(job.task, "deferred")
+    airflow.wait_for(job.task, "running")
+    job.write()
+    job.wait_for_lines(0, 1)
+    job.wait_for_bookmark()
+    os.kill(job.process(), signal.SIGKILL)
+    airflow.wait_for(job.task, "running", 2)
+    job.write_all()
+    airflow.wait_for(job.task, "success", 2)
+    assert [*job.lines(1), *job.lines(2)] == [0, 1, 2, 3]
+    assert BLIND not in airflow.log(job.task, 2)
+    assert job.handles() == [job.handle]
