@@ -1,0 +1,440 @@
+"""What is done to an app while it is submitted and runs, and what that excuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends import DockerBackend
+from trial import Trial
+from truth import Copy, living
+from witness import signal_number
+
+from torchx_core.errors import AppNotTerminalError, SchedulerError, TorchXError
+from torchx_core.testing import wait_until
+
+__all__ = ["FAULTS", "Fault"]
+
+EVERYWHERE = frozenset({"local_cwd", "local_docker", "slurm", "torchx:local_cwd"})
+OURS = EVERYWHERE - {"torchx:local_cwd"}
+LOCAL = frozenset({"local_cwd"})
+DOCKER = frozenset({"local_docker"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One kind of disturbance."""
+
+    name: str
+    backends: frozenset[str] = EVERYWHERE
+    holds: bool = False
+    """The app runs until the disturbance ends it."""
+    submit: Callable[[Trial], None] | None = None
+    disturb: Callable[[Trial], None] | None = None
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def _submits(
+    backends: frozenset[str] = OURS, *, holds: bool = False
+) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
+    return _register(lambda name, act: Fault(name=name, backends=backends, holds=holds, submit=act))
+
+
+def _disturbs(
+    backends: frozenset[str] = OURS,
+    *,
+    holds: bool = True,
+    submit: Callable[[Trial], None] | None = None,
+) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
+    return _register(
+        lambda name, act: Fault(name=name, backends=backends, holds=holds, submit=submit, disturb=act)
+    )
+
+
+def _register(
+    make: Callable[[str, Callable[[Trial], None]], Fault],
+) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
+    def add(act: Callable[[Trial], None]) -> Callable[[Trial], None]:
+        fault = make(act.__name__.strip("_").replace("_", "-"), act)
+        FAULTS[fault.name] = fault
+        return act
+
+    return add
+
+
+@_disturbs(EVERYWHERE, holds=False)
+def nothing(_trial: Trial) -> None:
+    """Let the app run to its end."""
+
+
+# --- submitting
+
+
+@_submits()
+def submit_twice(trial: Trial) -> None:
+    """Submit one id by several processes at once, and once more."""
+    racers = [trial.start_submit() for _ in range(trial.rng.choice((1, 2, 4)))]
+    for racer in racers:
+        trial.finish_submit(racer)
+    trial.submit()
+
+
+@_submits()
+def submit_from_elsewhere(trial: Trial) -> None:
+    """Submit one id from surroundings as different as two users' shells are."""
+    trial.submit()
+    mine = trial.env
+    trial.env = {**mine, "TORCHX_PARENT_RUN_ID": "other", "LANG": "C", "SHELL": "/bin/other", "TERM": "dumb"}
+    trial.submit()
+    trial.env = mine
+
+
+@_submits()
+def submitter_killed(trial: Trial) -> None:
+    """SIGKILL a submitter at a random moment, and submit again."""
+    for _ in range(trial.rng.choice((1, 1, 3))):
+        process = trial.start_submit()
+        trial.pause(0.06)
+        process.kill()
+        trial.finish_submit(process, may_fail=True)
+    trial.submit()
+    _may_be_unstarted(trial)
+
+
+@_submits()
+def submitter_stopped(trial: Trial) -> None:
+    """SIGSTOP a submitter at a random moment, submit by another, and thaw the first."""
+    frozen = trial.start_submit()
+    trial.pause(0.06)
+    frozen.send_signal(signal.SIGSTOP)
+    other = trial.start_submit()
+    trial.pause(0.5)
+    frozen.send_signal(signal.SIGCONT)
+    trial.finish_submit(other)
+    trial.finish_submit(frozen)
+
+
+@_submits()
+def few_descriptors(trial: Trial) -> None:
+    """Submit with hardly any descriptors, which may fail with a clear error, and then with enough."""
+    short = trial.start_submit(descriptors=trial.rng.randrange(4, 40))
+    trial.finish_submit(short, may_fail=True)
+    trial.submit()
+    _may_be_unstarted(trial)
+
+
+def _may_be_unstarted(trial: Trial) -> None:
+    """An app whose submitter died before it could start it may be ended by a reader that comes between."""
+    trial.excuse("FAILED", "never started")
+
+
+@_submits(DOCKER)
+def engine_restarted_in_submit(trial: Trial) -> None:
+    """SIGKILL a submitter, restart the engine, and submit again."""
+    trial.use_backend_of_its_own()
+    process = trial.start_submit()
+    trial.pause(0.5)
+    process.kill()
+    trial.finish_submit(process, may_fail=True)
+    assert isinstance(trial.backend, DockerBackend)
+    trial.backend.restart(kill=trial.rng.random() < 0.5)
+    trial.submit()
+    _may_be_unstarted(trial)
+
+
+# --- reading
+
+
+@_disturbs(EVERYWHERE, holds=False)
+def status_storm(trial: Trial) -> None:
+    """Ask for everything at once until the app is over."""
+    role = trial.scenario.roles[0].name
+    while not trial.is_over():
+        trial.call("list", lambda: trial.runner.list(trial.backend.scheduler))
+        trial.call("describe", lambda: trial.runner.describe(trial.handle))
+        trial.call("log_lines", lambda: list(trial.runner.log_lines(trial.handle, role)))
+        trial.call("owner", lambda: trial.runner.owner(trial.handle))
+
+
+@_disturbs(EVERYWHERE, holds=False)
+def delete_and_prune_too_early(trial: Trial) -> None:
+    """Delete and prune while the app runs, which leave it alone."""
+    while trial.expects_app and not trial.is_over():
+        trial.call("prune", lambda: trial.runner.prune(trial.backend.scheduler, max_age_s=1e9))
+        trial.call("delete", lambda: _delete_running(trial), AppNotTerminalError)
+
+
+def _delete_running(trial: Trial) -> None:
+    """Delete the app only while one of its witnesses is known to run."""
+    if trial.rng.random() < 0.2 and living(trial.truth_dir):
+        trial.runner.delete(trial.handle)
+        trial.expects_app = False  # it ended just then
+        if left := living(trial.truth_dir):
+            trial.note("delete", "deleted an app that runs", ours=False, detail=str(left))
+
+
+@_submits()
+def submit_another(trial: Trial) -> None:
+    """Submit something else under the same id, which is refused and changes nothing."""
+    trial.submit()
+    app = {**json.loads(trial.request.read_text())["app"], "name": "another"}
+    other = trial.start_submit(app=app)
+    if trial.finish_submit(other, may_fail=True):
+        trial.note("submit", "took another app for the same", ours=False)
+
+
+@_submits()
+def slow_consumer(trial: Trial) -> None:
+    """Follow by somebody who takes his time."""
+    trial.set_request(follow={"pause_s": 0.02, "batch_bytes": 2000})
+    trial.submit()
+
+
+@_disturbs(holds=False)
+def follower_stopped(trial: Trial) -> None:
+    """SIGSTOP the follower for a while."""
+    wait_until(lambda: len(trial.neighbours) > 1 or trial.is_over(), 60)
+    trial.pause(0.5)
+    follower = trial.neighbours[-1]
+    follower.send_signal(signal.SIGSTOP)
+    trial.pause(1.0)
+    follower.send_signal(signal.SIGCONT)
+
+
+# --- ending
+
+
+@_disturbs()
+def cancel(trial: Trial) -> None:
+    """Cancel at a random moment, also before anything runs."""
+    _at_some_moment(trial)
+    _cancel(trial, "because of the oracle")
+
+
+@_disturbs()
+def cancel_again_sooner(trial: Trial) -> None:
+    """Cancel with much time, and again with little: the second must shorten the first."""
+    trial.started()
+    _cancel(trial, "slowly", grace_s=1000.0)
+    trial.pause(0.3)
+    if not trial.is_over():
+        trial.cancel(grace_s=0.2, reason="at once")
+
+
+@_disturbs()
+def cancel_by_owner(trial: Trial) -> None:
+    """Take over, cancel as somebody else, which does nothing, and as the owner."""
+    trial.started()
+    trial.call("take over", lambda: trial.runner.take_over(trial.handle, "me"))
+    outcome = trial.cancel(if_owner="somebody else", reason="not mine")
+    if outcome not in {"NOT_OWNER", "ALREADY_TERMINAL"}:
+        trial.note("cancel if_owner", outcome, ours=False)
+    _at_some_moment(trial)
+    _cancel(trial, "by its owner", if_owner="me")
+
+
+@_disturbs()
+def cancel_storm(trial: Trial) -> None:
+    """Cancel many times."""
+    _at_some_moment(trial)
+    for _ in range(5):
+        _cancel(trial, "all of us")
+
+
+@_submits(holds=True)
+def deadline(trial: Trial) -> None:
+    """Let the app's own deadline end it."""
+    trial.set_request(cfg={"timeout_s": round(trial.rng.uniform(0.2, 2.0), 3)})
+    trial.submit()
+    trial.excuse("CANCELLED", "deadline")
+
+
+@_submits(holds=True)
+def lease(trial: Trial) -> None:
+    """Follow nothing, so that the lease runs out."""
+    trial.set_request(cfg={"lease_s": round(trial.rng.uniform(0.5, 1.5), 3)})
+    trial.follows = False
+    trial.submit()
+    trial.excuse("CANCELLED", "lease")
+
+
+def _cancel(trial: Trial, reason: str, **arguments: object) -> None:
+    outcome = trial.cancel(reason=reason, **arguments)
+    if outcome == "REQUESTED":
+        trial.excuse("CANCELLED", reason)
+
+
+def _at_some_moment(trial: Trial) -> None:
+    if trial.rng.random() < 0.7:
+        trial.started()
+    trial.pause(0.4)
+
+
+# --- killing
+
+
+@_disturbs(OURS, holds=False)
+def replica_killed(trial: Trial) -> None:
+    """Send a replica a deadly signal from outside."""
+    victim = _victim(trial)
+    name = trial.rng.choice(("SIGKILL", "SIGSEGV", "SIGUSR2", "SIGRTMIN+1"))
+    trial.promises.outside |= {name}
+    _send(trial.backend.pid_of(victim, trial.root) if victim else 0, signal_number(name))
+
+
+@_disturbs(LOCAL)
+def supervisor_killed(trial: Trial) -> None:
+    """SIGKILL the supervisor."""
+    _lose(trial)
+    _send(_supervisor(trial), signal.SIGKILL)
+
+
+@_disturbs(LOCAL, holds=False)
+def guardian_killed(trial: Trial) -> None:
+    """SIGKILL the guardian, which changes nothing."""
+    _send(_parent(_supervisor(trial)), signal.SIGKILL)
+
+
+@_disturbs(LOCAL)
+def both_killed(trial: Trial) -> None:
+    """SIGKILL guardian and supervisor; a reader ends what is left."""
+    _lose(trial)
+    supervisor = _supervisor(trial)
+    _send(_parent(supervisor), signal.SIGKILL)
+    _send(supervisor, signal.SIGKILL)
+
+
+@_disturbs(LOCAL, holds=False)
+def supervisor_stopped(trial: Trial) -> None:
+    """SIGSTOP the supervisor for a while."""
+    supervisor = _supervisor(trial)
+    _send(supervisor, signal.SIGSTOP)
+    trial.pause(1.0)
+    _send(supervisor, signal.SIGCONT)
+
+
+@_disturbs(LOCAL)
+def supervisor_stopped_for_good(trial: Trial) -> None:
+    """SIGSTOP the supervisor, perhaps the guardian too, and cancel: a reader carries the cancel out."""
+    _lose(trial)
+    supervisor = _supervisor(trial)
+    if trial.rng.random() < 0.3:
+        _send(_parent(supervisor), signal.SIGSTOP)
+    _send(supervisor, signal.SIGSTOP)
+    _cancel(trial, "although it hangs", grace_s=0.5)
+    trial.eventually(trial.is_over, "end")
+
+
+def _lose(trial: Trial) -> None:
+    trial.promises.may_lose = True
+    trial.excuse("FAILED", "supervisor")
+
+
+def _victim(trial: Trial) -> Copy | None:
+    trial.pause(0.3)
+    running = trial.started()
+    return trial.rng.choice(running) if running else None
+
+
+def _supervisor(trial: Trial) -> int:
+    copies = trial.started()
+    trial.pause(0.4)
+    return copies[0].parent if copies else 0
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def _send(pid: int, number: int) -> None:
+    if pid > 1:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _submit_to_own_engine(trial: Trial) -> None:
+    trial.use_backend_of_its_own()
+    trial.tolerated = (SchedulerError,)
+    trial.submit()
+
+
+@_disturbs(DOCKER, holds=False, submit=_submit_to_own_engine)
+def engine_restarted(trial: Trial) -> None:
+    """Kill or end the engine of a running app, whose containers live on, and start it again."""
+    trial.started()
+    trial.pause(0.5)
+    assert isinstance(trial.backend, DockerBackend)
+    trial.backend.restart(kill=trial.rng.random() < 0.5)
+
+
+# --- records
+
+
+@_disturbs(LOCAL)
+def record_removed(trial: Trial) -> None:
+    """Remove the state directory under a running app: it ends, and its id can be used again."""
+    trial.started()
+    trial.expects_app = False
+    shutil.rmtree(trial.root / "state", ignore_errors=True)
+    if not trial.eventually(lambda: not living(trial.truth_dir), "end of an app without its record"):
+        return
+    trial.finish_submit(trial.start_submit(), may_fail=True)
+    trial.call("list", lambda: trial.runner.list(trial.backend.scheduler))
+    trial.cancel(grace_s=0.1)
+    trial.eventually(lambda: trial.status() is None or trial.is_over(), "end")
+
+
+@_disturbs(LOCAL, holds=False)
+def record_damaged(trial: Trial) -> None:
+    """Damage a file of an ended app: only our own errors, and nothing hangs."""
+    trial.eventually(trial.is_over, "end")
+    trial.expects_app = False
+    files = [p for p in (trial.root / "state").rglob("*") if trial.app_id in str(p) and p.is_file()]
+    if files:
+        _damage(trial.rng.choice(sorted(files)), trial.rng)
+    scheduler = trial.backend.scheduler
+    calls: dict[str, Callable[[], object]] = {
+        "status": lambda: trial.runner.status(trial.handle),
+        "list": lambda: trial.runner.list(scheduler),
+        "follow": lambda: list(trial.runner.follow(trial.handle)),
+        "cancel": lambda: trial.runner.cancel(trial.handle),
+        "prune": lambda: trial.runner.prune(scheduler, max_count=0),
+        "delete": lambda: trial.runner.delete(trial.handle),
+    }
+    for name, act in calls.items():
+        trial.call(name, act, TorchXError)
+
+
+def _damage(path: Path, rng: random.Random) -> None:
+    data = path.read_bytes()
+    path.unlink()
+    kind = rng.choice(("truncated", "flipped", "garbage", "deep", "empty", "folder", "loop", "fifo", "keys"))
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "loop":
+            path.symlink_to(path)
+        case "fifo":
+            os.mkfifo(path)
+        case "truncated":
+            path.write_bytes(data[: rng.randrange(len(data) + 1)])
+        case "flipped":
+            place = rng.randrange(len(data) + 1)
+            path.write_bytes(data[:place] + bytes([rng.randrange(256)]) + data[place + 1 :])
+        case "deep":
+            path.write_bytes(b"[" * 100_000)
+        case "keys":
+            path.write_text(json.dumps({"version": 1, "what": [1, 2, 3]}))
+        case _:
+            path.write_bytes(rng.randbytes(200) if kind == "garbage" else b"")
