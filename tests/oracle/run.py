@@ -22,22 +22,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backends import BACKENDS, Backend
+from engines import ENGINES, Engine, engine, split
 from faults import FAULTS
 from judge import Violation, judge, judge_calls
 from scenarios import Bounds, Scenario, draw
 from trial import Trial
 
-__all__ = ["Outcome", "Work", "main", "plan", "run_all", "run_one", "start", "table"]
+__all__ = ["Outcome", "Work", "main", "plan", "run_all", "run_one", "start", "start_engines", "table"]
 
 
 STARTED: dict[str, Backend] = {}
 """The backends of this run, by name."""
+ENGINES_STARTED: dict[str, Engine] = {}
+"""The engines of this run, by name."""
 
 
 class Work(NamedTuple):
     """One trial to run."""
 
     backend: str
+    """A scheduler's backend, or ``ENGINE:FORM``."""
     fault: str
     seed: int
     root: Path
@@ -57,7 +61,7 @@ def run_one(work: Work) -> Outcome:
     """Run one trial in this process and judge it; its files stay when a promise was broken."""
     began = time.monotonic()
     root = Path(tempfile.mkdtemp(prefix="o-", dir=work.root))
-    violations = _judged(work, root)
+    violations = _judged_by_engine(work, root) if split(work.backend)[1] else _judged(work, root)
     if not violations:
         shutil.rmtree(root, ignore_errors=True)
     return Outcome(work.backend, work.fault, work.seed, violations, time.monotonic() - began)
@@ -90,13 +94,28 @@ def _judged(work: Work, root: Path) -> list[Violation]:
     return violations
 
 
+def _judged_by_engine(work: Work, root: Path) -> list[Violation]:
+    name, form = split(work.backend)
+    try:
+        violations, report = ENGINES_STARTED[name].trial(form, work.fault, work.seed, root)
+    except Exception:  # noqa: BLE001  # likewise
+        violations, report = [Violation("oracle-broke", traceback.format_exc())], {}
+    if violations:
+        _write_report(root, {**report, "violations": violations})
+    return violations
+
+
 def _calls(trial: Trial) -> list[Violation]:
     """Judge a trial that took its app away: by its calls alone."""
     return list(judge_calls(trial.seen.calls))
 
 
 def _keep(root: Path, scenario: Scenario, trial: Trial, violations: list[Violation]) -> None:
-    report = {"scenario": asdict(scenario), "violations": violations, "evidence": asdict(trial.seen)}
+    evidence = asdict(trial.seen)
+    _write_report(root, {"scenario": asdict(scenario), "violations": violations, "evidence": evidence})
+
+
+def _write_report(root: Path, report: dict[str, object]) -> None:
     (root / "report.json").write_text(json.dumps(report, indent=1, default=repr))
 
 
@@ -121,9 +140,27 @@ def start(names: Iterable[str], stack: ExitStack, root: Path) -> None:
         STARTED[name].start(stack, root)
 
 
+def start_engines(names: Iterable[str], stack: ExitStack, root: Path) -> None:
+    """Start engines for as long as the stack is open."""
+    for name in names:
+        ENGINES_STARTED[name] = engine(name)
+        ENGINES_STARTED[name].start(stack, root)
+
+
 def plan(faults: list[str], seed: int, root: Path) -> Iterator[Work]:
-    """Yield trials without end: every fault on every started backend that it is for, again and again."""
-    pairs = [(name, fault) for fault in faults for name in STARTED if name in FAULTS[fault].backends]
+    """Yield trials without end: every fault on all that was started and that it is for, again and again.
+
+    Raises:
+        SystemExit: No fault of that name is for what was started.
+    """
+    known = {name: [f.name for f in FAULTS.values() if name in f.backends] for name in STARTED}
+    for each in ENGINES_STARTED.values():
+        known |= {f"{each.name}:{form}": list(names) for form, names in each.faults.items()}
+    pairs = [
+        (name, fault) for name, those in known.items() for fault in those if fault in faults or not faults
+    ]
+    if not pairs:
+        raise SystemExit(f"no such fault here: {', '.join(faults)}")
     number = seed
     while True:
         shuffled = pairs[:]
@@ -160,14 +197,16 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     for variable in ("TORCHX_STATE_DIR", "TORCHX_PARENT_RUN_ID", "TORCHX_JOB_ID"):
         os.environ.pop(variable, None)
-    names = options.fault or list(FAULTS)
+    backends = options.backend or ([] if options.engine else ["local_cwd"])
     root = Path(tempfile.mkdtemp(prefix="oracle-"))
     outcomes: list[Outcome] = []
     with ExitStack() as stack:
-        start(options.backend, stack, root)
-        works = islice(plan(names, options.seed, root), options.trials)
+        start(backends, stack, root)
+        start_engines(options.engine, stack, root)
+        works = islice(plan(options.fault, options.seed, root), options.trials)
         until = None if options.seconds is None else time.monotonic() + options.seconds
-        workers = options.workers or min(b.workers or 2 * (os.cpu_count() or 1) for b in STARTED.values())
+        started: list[Backend | Engine] = [*STARTED.values(), *ENGINES_STARTED.values()]
+        workers = options.workers or min(each.workers or 2 * (os.cpu_count() or 1) for each in started)
         for outcome in run_all(works, workers=workers, until=until):
             outcomes.append(outcome)
             if outcome.violations:
@@ -185,8 +224,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Attack every promise and judge what is shown by what ran.")
-    parser.add_argument("--backend", nargs="*", default=["local_cwd"], choices=sorted(BACKENDS))
-    parser.add_argument("--fault", nargs="*", choices=sorted(FAULTS))
+    parser.add_argument("--backend", nargs="*", default=[], choices=sorted(BACKENDS), help="local_cwd")
+    parser.add_argument("--engine", nargs="*", default=[], choices=ENGINES, help="run its tasks")
+    parser.add_argument("--fault", nargs="*", default=[], help="these alone; default: all")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--trials", type=int, help="how many at most")
     parser.add_argument("--seconds", type=float, help="how long at most")
