@@ -16,6 +16,7 @@ make_root() {
     command -v debootstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq debootstrap >/dev/null; }
     mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)
     echo "installing Debian $suite into build/debian-$suite"
+    mkdir -p "$repository/build"
     rm -rf "$root.new"
     debootstrap --variant=minbase "$suite" "$root.new" "$mirror" >"$root.log" 2>&1
     for file in /etc/resolv.conf /etc/hosts /etc/pip.conf; do
