@@ -31,8 +31,6 @@ Do: TypeAlias = Callable[[Site, Way, Sequence[Job]], None]
 WAYS: tuple[Way, ...] = ("serve", "worker", "script")
 SUPERVISED: tuple[Way, ...] = ("serve", "worker")
 BLOCKING: tuple[Form, ...] = ("async_submitted", "sync_in_async")
-BESIDE: tuple[Form, ...] = ("submitted", "mapped", "async_submitted", "pooled")
-"""Where the app does not run in the flow's main thread."""
 STOP_S = 60.0
 AGAIN_S = 3.0
 LIMIT_S = 20.0
@@ -200,7 +198,6 @@ CANCEL_SCRIPT = Kill(
     app=Fate.CANCELLED,
     says=_CANCELLED,
     run="Cancelled",
-    runs=dict.fromkeys(BESIDE, "Cancelling"),
     ways=("script",),
 )
 TIMEOUT = Kill(

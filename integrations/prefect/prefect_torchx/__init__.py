@@ -43,9 +43,11 @@ def __getattr__(name: str) -> object:
     """Import the name's home when it is first used (PEP 562), also in the process of a flow."""
     if name not in _HOMES:
         raise AttributeError(f"module 'prefect_torchx' has no attribute {name!r}")
+    from prefect_torchx._engine.flow_end import finish_cancels
     from prefect_torchx._engine.pool import pass_on_signals
 
     pass_on_signals()
+    finish_cancels()
     return getattr(import_module(_HOMES[name]), name)
 
 

@@ -266,7 +266,6 @@ class AppRun:
         yield from self._close(None, LAST_RECORDS_S if reason else LEAVE_S)
         while self._causes.signal_may_come():
             yield Pause(seconds=TICK_S)
-        self._causes.finish_cancel()
 
     def _close(self, status: AppStatus | None, limit_s: float) -> Story[None]:
         for _ in self._page.closing(status, limit_s=limit_s) if self._page else ():

@@ -17,6 +17,7 @@ from prefect.exceptions import TerminationSignal
 
 from prefect_torchx._engine import intent
 from prefect_torchx._engine.caller import Caller
+from prefect_torchx._engine.flow_end import see_to_end
 from prefect_torchx._engine.flow_state import FlowRunWatch
 from prefect_torchx._engine.pool import signal_behind
 from prefect_torchx._engine.sigterm import Sigterm, parent_has_died, sigterm_watch
@@ -63,6 +64,7 @@ class Causes:
         """Look out, for what happens to this thread."""
         self._in_main_thread = threading.current_thread() is threading.main_thread()
         self._cancellations = _cancellations()
+        see_to_end(self._caller.flow)
         if self._caller.flow_run_id:
             self._watch = FlowRunWatch.enter(self._caller.flow_run_id)
             self._open.callback(self._watch.leave)
@@ -133,14 +135,6 @@ class Causes:
         if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, None) or self._is_bridged:
             return False
         return self._in_main_thread or not self._process_ends()
-
-    def finish_cancel(self) -> None:
-        """Let a cancelled script be Cancelled where this call's exception ends its flow.
-
-        Elsewhere the flow may catch it and go on, or ends later, which Prefect's server would then accept.
-        """
-        if self._watch is not None and self._in_main_thread and not self._is_bridged:
-            self._watch.finish_cancel(CANCELLED)
 
     def _terminate(self) -> NoReturn:
         """Raise what a SIGTERM raises; a process pool's child ends of it as of a SIGTERM.

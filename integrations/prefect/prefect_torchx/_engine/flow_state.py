@@ -15,7 +15,6 @@ from typing import ClassVar, Final, final
 
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.states import Cancelled
 
 from prefect_torchx._engine.lineage import ancestors
 from prefect_torchx._engine.server import ask_briefly, kept_connection
@@ -81,23 +80,6 @@ class FlowRunWatch:
     def is_supervised(self) -> bool:
         """Whether somebody outside started its process, as far as is known; nobody did so with a script."""
         return self._is_supervised
-
-    def finish_cancel(self, message: str) -> None:
-        """Call Cancelled what is Cancelling, where nobody supervises it, who else would do that.
-
-        How the flow itself ends, as crashed or failed, the server does not accept any more.
-        """
-        if self._is_supervised or not self.is_cancelled:
-            return
-        try:
-            ask_briefly(lambda client: self._finish_cancel(client, message))
-        except Exception as err:  # noqa: BLE001  (the server does it later)
-            logger.warning("cannot set the state of flow run %s: %r", self._flow_run_id, err)
-
-    def _finish_cancel(self, client: SyncPrefectClient, message: str) -> None:
-        for flow_run in self._read(client):
-            if flow_run.state is not None and flow_run.state.is_cancelling():
-                client.set_flow_run_state(flow_run.id, Cancelled(message=message))
 
     def look(self) -> bool:
         """Ask the server now; return whether it answered."""
