@@ -40,10 +40,10 @@ within() {
         folder=$1 repository=$2
         shift 2
         mount --bind "$folder" "$folder"
+        mount -t tmpfs -o mode=1777 tmpfs "$folder/tmp"
         mkdir -p "$folder$repository" "$folder/old" "$folder/proc" "$folder/sys" "$folder/dev"
         for shared in /proc /sys /dev; do mount --rbind "$shared" "$folder$shared"; done
         mount --bind "$repository" "$folder$repository"
-        mount -t tmpfs -o mode=1777 tmpfs "$folder/tmp"
         cd "$folder"
         pivot_root . old
         cd "$repository"
