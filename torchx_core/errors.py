@@ -23,6 +23,7 @@
     │  ├─ UnknownNamedResourceError (KeyError)
     │  └─ ComponentNotFoundException
     ├─ SchedulerError                        the outside world failed; `retryable` says whether to try again
+    │  ├─ RecordUnavailableError             the files of an app cannot be reached just now
     │  ├─ SubmitFailedError                  nothing was left behind
     │  └─ SubmitOutcomeUnknownError          it may have happened: call again with the same app id
     ├─ WaitTimeoutError (TimeoutError)       the app is not terminal yet; it goes on running
@@ -63,6 +64,7 @@ __all__ = [
     "MalformedAppHandleException",
     "NewerRecordError",
     "NotFoundError",
+    "RecordUnavailableError",
     "SchedulerError",
     "StoredStateError",
     "SubmitFailedError",
@@ -339,6 +341,16 @@ class SchedulerError(TorchXError):
         """``retryable``: the same call may succeed later and repeating it is safe."""
         self.retryable = retryable
         super().__init__(message)
+
+
+class RecordUnavailableError(SchedulerError):
+    """The files of an app cannot be reached just now, as while a file server is away; none is damaged."""
+
+    def __init__(self, path: str, problem: str, *, retryable: bool = True) -> None:
+        """Name the file and what the system says of it."""
+        self.path = path
+        advice = "the app is left alone, ask again" if retryable else "the app is left alone"
+        super().__init__(f"cannot reach {path}: {problem}; {advice}", retryable=retryable)
 
 
 class SubmitFailedError(SchedulerError):

@@ -42,6 +42,7 @@ EXAMPLES: list[TorchXError] = [
     errors.UnknownReplicaError(HANDLE, "trianer", None, ["trainer"]),
     errors.ComponentNotFoundException("dist.dpd", "there is no module 'dist'", ["dist.ddp"]),
     errors.SchedulerError("disk on fire", retryable=True),
+    errors.RecordUnavailableError("/x/spec.json", "Input/output error"),
     errors.SubmitFailedError("no space left", retryable=True),
     errors.SubmitOutcomeUnknownError("one", "connection reset"),
     errors.WaitTimeoutError(HANDLE, 1.5, "RUNNING"),

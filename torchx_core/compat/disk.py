@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torchx_core.compat.records import Content, Lock, Record, Store, oldest_first
-from torchx_core.errors import CorruptRecordError
+from torchx_core.errors import CorruptRecordError, RecordUnavailableError
 from torchx_core.schedulers.locks import locked_session
 from torchx_core.schedulers.paths import check_owner, file_name, make_private, name_of
-from torchx_core.schedulers.stored import handle_of, is_debris, naming_damage, read_fact
-from torchx_core.supervisor.reading import open_regular
+from torchx_core.schedulers.stored import handle_of, is_debris, names_in, naming_damage, read_fact
+from torchx_core.supervisor.reading import is_there, open_regular
 
 __all__ = ["DiskStore"]
 
@@ -61,12 +61,17 @@ class DiskStore(Store):
     def all(self) -> list[Record]:
         """Return every record, oldest first."""
         self._check_place()
-        try:
-            names = [path.name for path in self._directory.iterdir() if not path.name.startswith(".")]
-        except FileNotFoundError:
-            return []
-        found = (self.find(name_of(name)) for name in names)
+        found = (self._found(name) for name in names_in(str(self._directory)))
         return sorted((record for record in found if record is not None), key=oldest_first)
+
+    def _found(self, name: str) -> Record | None:
+        place = self._directory / name
+        record = DiskRecord(place, name_of(name))
+        try:
+            there = record.is_there() or is_debris(str(place), _ASKED)
+        except RecordUnavailableError:
+            there = True  # whoever reads it says so
+        return record if there else None
 
     def remove(self, record: Record) -> None:
         """Forget the app: moved aside first, so that its id is free at once."""
@@ -100,8 +105,13 @@ class DiskRecord(Record):
         self._directory = directory
 
     def is_there(self) -> bool:
-        """Return whether the first fact has been told."""
-        return os.path.lexists(self._file("asked"))  # whatever it is: who reads it says so
+        """Return whether the first fact has been told.
+
+        Raises:
+            RecordUnavailableError: Nobody can tell just now.
+        """
+        with naming_damage(str(self._directory)):
+            return is_there(str(self._file("asked")))  # whatever it is: who reads it says so
 
     def get(self, fact: str) -> Content | None:
         """Return the fact, or None.

@@ -21,13 +21,13 @@ def read_lines(path: str, position: int, *, ended: bool) -> Lines:
     chunk comes in pieces, always the same ones.
 
     Raises:
-        LogsUnavailableError: What lies there is no log.
+        LogsUnavailableError: What lies there is no log, or cannot be read just now.
     """
     try:
         data = read_part(path, position, _CHUNK_BYTES)
     except FileNotFoundError:
         return Lines((), position)
-    except DamagedFile as err:
+    except (DamagedFile, OSError) as err:
         raise LogsUnavailableError(str(err)) from err
     full = len(data) == _CHUNK_BYTES
     size = data.rfind(b"\n") + 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Literal, TypeAlias, cast
 
-from torchx_core.errors import CorruptRecordError, StoredStateError
+from torchx_core.errors import CorruptRecordError, RecordUnavailableError, StoredStateError
 from torchx_core.supervisor.shape import is_time
 
 __all__ = ["Content", "Lock", "Record", "Store", "number", "oldest_first", "text"]
@@ -80,10 +80,10 @@ class Store(ABC):
 
 
 def oldest_first(record: Record) -> tuple[float, str]:
-    """Return a key to sort by; a damaged record comes first."""
+    """Return a key to sort by; one that cannot be read comes first."""
     try:
         return number(record.asked, "created_at"), record.app_id
-    except StoredStateError:
+    except (StoredStateError, RecordUnavailableError):
         return 0.0, record.app_id
 
 

@@ -19,6 +19,7 @@ from torchx_core.compat.view import app_of, look, native_id_of
 from torchx_core.errors import (
     AppNotTerminalError,
     InvalidInputError,
+    RecordUnavailableError,
     SchedulerError,
     StoredStateError,
     TorchXError,
@@ -116,10 +117,10 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
     def _row(self, record: Record) -> ListAppResponse:
         try:
             known = look(record, self._backend)
+        except (StoredStateError, RecordUnavailableError) as err:
+            return ListAppResponse(app_id=record.app_id, state=AppState.UNKNOWN, error=str(err))
         except SchedulerError:
             known = None
-        except StoredStateError as err:
-            return ListAppResponse(app_id=record.app_id, state=AppState.UNKNOWN, error=str(err))
         return ListAppResponse(
             app_id=record.app_id,
             state=AppState.UNKNOWN if known is None else known.status.state,

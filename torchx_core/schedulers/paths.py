@@ -7,7 +7,8 @@ import stat
 from contextlib import suppress
 from urllib.parse import quote, unquote
 
-from torchx_core.errors import InvalidConfigError, InvalidInputError
+from torchx_core.errors import InvalidConfigError, InvalidInputError, RecordUnavailableError
+from torchx_core.supervisor.reading import is_damage
 
 __all__ = ["check_owner", "default_state_dir", "file_name", "make_private", "name_of", "state_root"]
 
@@ -56,12 +57,15 @@ def check_owner(directory: str) -> None:
 
     Raises:
         InvalidConfigError: It is somebody else's, anybody may write to it, or we may not look into it.
+        RecordUnavailableError: Nobody can tell just now.
     """
     try:
         found = os.stat(directory)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as err:
+        if not is_damage(err):
+            raise RecordUnavailableError(directory, str(err.strerror)) from err
         raise _unusable(directory, f"cannot be looked at: {err.strerror}") from err
     mine = os.geteuid()
     if found.st_uid not in (mine, 0):

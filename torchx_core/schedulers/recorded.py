@@ -13,6 +13,7 @@ from torchx_core.errors import (
     AppNotTerminalError,
     CorruptRecordError,
     NewerRecordError,
+    RecordUnavailableError,
     SchedulerError,
     StoredStateError,
     UnknownAppException,
@@ -23,7 +24,7 @@ from torchx_core.schedulers.paths import check_owner, file_name, name_of, state_
 from torchx_core.schedulers.removing import move_aside, remove_debris, remove_tree, tree_size
 from torchx_core.schedulers.responses import Finding, ListAppResponse, Verdict
 from torchx_core.schedulers.scheduler import Scheduler
-from torchx_core.schedulers.stored import StoredApp, is_debris
+from torchx_core.schedulers.stored import StoredApp, is_debris, names_in, naming_damage
 from torchx_core.specs import AppState, is_terminal
 
 __all__ = ["RecordedScheduler"]
@@ -77,22 +78,18 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         """
 
     def list(self) -> list[ListAppResponse]:
-        """Return the apps of the session, oldest first; a record that cannot be read is UNKNOWN."""
+        """Return the apps of the session, oldest first; one whose record cannot be read is UNKNOWN."""
         self._check_place()
-        try:
-            names = [n for n in os.listdir(self._session_dir) if not n.startswith(".")]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        rows = [row for name in names if (row := self._row(name))]
+        rows = [row for name in names_in(self._session_dir) if (row := self._row(name))]
         return sorted(rows, key=lambda row: (row.submitted_at or 0.0, row.app_id))
 
     def _damaged(self) -> Iterator[Finding]:
         """Yield a finding for each app of the session whose record cannot be used."""
-        with suppress(OSError):
-            for name in sorted(n for n in os.listdir(self._session_dir) if not n.startswith(".")):
+        with suppress(RecordUnavailableError):
+            for name in sorted(names_in(self._session_dir)):
                 try:
                     self._read(os.path.join(self._session_dir, name))
-                except StoredStateError as err:
+                except (StoredStateError, RecordUnavailableError) as err:
                     yield Finding(subject=name_of(name), verdict=Verdict.WARNING, text=str(err))
 
     def _row(self, name: str) -> ListAppResponse | None:
@@ -104,7 +101,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             state = self._state_of(record)
         except FileNotFoundError:
             return None  # deleted while we look
-        except StoredStateError as err:
+        except (StoredStateError, RecordUnavailableError) as err:
             return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN, error=str(err))
         return ListAppResponse(app_id=app_id, state=state, name=record.name, submitted_at=record.created_at)
 
@@ -124,7 +121,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             StoredStateError: The app's record cannot be used, and it may still run.
         """
         self._check_place()
-        with suppress(FileNotFoundError):
+        with naming_damage(self._app_dir(app_id)), suppress(FileNotFoundError):
             with locked_session(self._session_dir):
                 aside = [move_aside(path) for path in self._doomed(app_id, force=force)]
             for path in aside:
@@ -139,7 +136,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
                 return []
             state = self._state_of(record)
             elsewhere = record.logs_elsewhere
-        except NewerRecordError:
+        except (NewerRecordError, RecordUnavailableError):  # a bad disk may never read it again
             if not force:
                 raise
         except CorruptRecordError:
@@ -162,7 +159,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         self._check_place()
         while is_debris(app_dir):
             self._end_orphans(app_dir)
-            with suppress(FileNotFoundError):
+            with naming_damage(app_dir), suppress(FileNotFoundError):
                 with locked_session(self._session_dir):
                     aside = [move_aside(app_dir)] if is_debris(app_dir) else []  # or another submit did it
                 for path in aside:
@@ -175,7 +172,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         try:
             record = self._read(app_dir)
             size = 0 if record is None else record.size_bytes
-        except StoredStateError:
+        except (StoredStateError, RecordUnavailableError):
             size = tree_size(app_dir)
         return size
 
@@ -184,7 +181,8 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
     ) -> builtins.list[str]:
         """Delete terminal apps as every scheduler does, and what killed submits and deletes left over."""
         self._check_place()
-        remove_debris(self._session_dir)
+        with naming_damage(self._session_dir):
+            remove_debris(self._session_dir)
         return super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
 
     def owner(self, app_id: str) -> str | None:

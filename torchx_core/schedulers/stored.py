@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Final, cast
 
-from torchx_core.errors import CorruptRecordError, InvalidAppError, NewerRecordError
+from torchx_core.errors import (
+    CorruptRecordError,
+    InvalidAppError,
+    NewerRecordError,
+    RecordUnavailableError,
+    TorchXError,
+)
 from torchx_core.schedulers.locks import locked
 from torchx_core.schedulers.paths import name_of
 from torchx_core.schedulers.removing import tree_size
 from torchx_core.specs import AppDef
-from torchx_core.supervisor.reading import DamagedFile, read_object
+from torchx_core.supervisor.reading import NO_FILE, DamagedFile, is_damage, read_object
 from torchx_core.supervisor.records import Json
 from torchx_core.supervisor.shape import is_text, is_time
 
-__all__ = ["StoredApp", "handle_of", "is_debris", "naming_damage", "read_fact", "read_versioned"]
+__all__ = ["StoredApp", "handle_of", "is_debris", "names_in", "naming_damage", "read_fact", "read_versioned"]
+
+_LASTING: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 @dataclass(frozen=True)
@@ -157,30 +166,58 @@ def is_debris(directory: str, name: str = "spec.json") -> bool:
     """Return whether the directory is there without the record that makes it an app's.
 
     A record appears and goes with its directory, so it was deleted by hand, under an app that perhaps runs.
+
+    Raises:
+        RecordUnavailableError: Nobody can tell just now.
     """
-    try:
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        os.stat(name, dir_fd=fd, follow_symlinks=False)
-    except FileNotFoundError:
-        with suppress(OSError):  # a directory that was moved aside meanwhile has lost its record rightly
-            return os.path.samestat(os.fstat(fd), os.stat(directory))
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
+    with naming_damage(directory):
+        try:
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as err:
+            if isinstance(err, FileNotFoundError | NotADirectoryError) or is_damage(err):
+                return False
+            raise
+        try:
+            os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            with suppress(FileNotFoundError):  # a directory that was moved aside has lost its record rightly
+                return os.path.samestat(os.fstat(fd), os.stat(directory))
+        finally:
+            os.close(fd)
     return False
+
+
+def names_in(session_dir: str) -> list[str]:
+    """Return the directories of a session's apps; none if there is no such session.
+
+    Raises:
+        RecordUnavailableError: Nobody can tell just now.
+    """
+    with naming_damage(session_dir):
+        try:
+            return [name for name in os.listdir(session_dir) if not name.startswith(".")]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
 
 @contextmanager
 def naming_damage(directory: str) -> Generator[None]:
-    """Tell damage of an app's files by the error that says so, with the handle by which to forget the app."""
+    """Tell damage of an app's files by the error that says so, with the handle by which to forget the app.
+
+    Any other error of the system's, but that a file is absent, is told as one that may pass.
+    """
     try:
         yield
     except DamagedFile as err:
         raise CorruptRecordError(err.path, err.problem, handle_of(directory)) from err
+    except (FileNotFoundError, TorchXError):  # some of ours are errors of the system's as well
+        raise
+    except OSError as err:
+        path = err.filename if isinstance(err.filename, str) else directory
+        if err.errno in NO_FILE:
+            raise CorruptRecordError(path, str(err.strerror), handle_of(directory)) from err
+        passing = err.errno not in _LASTING
+        raise RecordUnavailableError(path, err.strerror or str(err), retryable=passing) from err
 
 
 def handle_of(directory: str) -> str:

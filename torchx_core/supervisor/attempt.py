@@ -32,8 +32,11 @@ class Attempt(NamedTuple):
     group: Group
 
     def error(self) -> str:
-        """Return what the program wrote about its own failure, if it is JSON of a sane size."""
-        return read_error_file(os.path.join(self.directory, ERROR_FILE))
+        """Return what the program wrote about its own failure; nothing if it cannot be read or is no JSON."""
+        try:
+            return read_error_file(os.path.join(self.directory, ERROR_FILE))
+        except OSError:
+            return ""
 
 
 def launch(

@@ -9,6 +9,7 @@ from torchx_core.supervisor import machine
 from torchx_core.supervisor.final import RESERVED, FinalRecord, read_final
 from torchx_core.supervisor.journal import read_journal
 from torchx_core.supervisor.plan import Plan, fresh_state
+from torchx_core.supervisor.reading import is_there
 from torchx_core.supervisor.records import CANCEL, FINAL, JOURNAL, read_json
 
 
@@ -19,7 +20,7 @@ def state_on_disk(app_dir: str, plan: Plan) -> machine.State:
 
 def has_begun(app_dir: str) -> bool:
     """Return whether the app ever had a supervisor."""
-    if os.path.exists(os.path.join(app_dir, RESERVED)) or os.path.exists(os.path.join(app_dir, FINAL)):
+    if any(is_there(os.path.join(app_dir, name)) for name in (RESERVED, FINAL)):
         return True
     return next(read_journal(os.path.join(app_dir, JOURNAL)), None) is not None
 

@@ -1,8 +1,9 @@
 """Reads a file that anything may have happened to: only a regular one, without blocking, and not too much.
 
 Whatever stands in the place of a record (a FIFO, a device, a directory, a link in a circle, a gigabyte of
-zeros, brackets in brackets) comes out as `DamagedFile`, at once. It runs in the supervisor and on the nodes
-of a Slurm cluster as well: only the standard library, and Python 3.7.
+zeros, brackets in brackets) comes out as `DamagedFile`, at once. An error that may pass (a file server that
+does not answer, no free descriptor) says nothing about the file, and stays the OSError that it is. This runs
+in the supervisor and on the nodes of a Slurm cluster as well: only the standard library, and Python 3.7.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ MAX_ERROR_FILE_BYTES = 1 << 18
 """A longer one is left where it is: every status would carry it."""
 
 _FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)  # the last: deleted by another host of an NFS server
-_OUR_OWN = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
-_NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
+"""Say that something else lies in the place of a file."""
+_FORBIDDEN = (errno.EACCES, errno.EPERM)
 
 
 class DamagedFile(Exception):
@@ -48,13 +50,14 @@ def open_regular(path: str, flags: int = os.O_RDONLY, *, follow: bool = False) -
     Raises:
         FileNotFoundError: There is no such file.
         DamagedFile: It is no regular file, or may not be read.
+        OSError: It cannot be opened just now.
     """
     try:
         fd = os.open(path, flags | _FLAGS | (0 if follow else os.O_NOFOLLOW), 0o600)
     except OSError as err:
         if err.errno in _ABSENT:
             raise FileNotFoundError(err.errno, err.strerror, path) from err
-        if err.errno in _OUR_OWN or (flags & os.O_CREAT and err.errno not in _NO_FILE):
+        if not is_damage(err) or (flags & os.O_CREAT and err.errno in _FORBIDDEN):
             raise  # it says nothing about the file
         what = "is a symbolic link" if err.errno == errno.ELOOP else f"cannot be opened: {err.strerror}"
         raise DamagedFile(path, what) from err
@@ -69,7 +72,8 @@ def read_bytes(path: str, limit: int = MAX_RECORD_BYTES, *, follow: bool = False
 
     Raises:
         FileNotFoundError: There is no such file.
-        DamagedFile: It is no regular file, has more bytes than the limit, or cannot be read.
+        DamagedFile: It is no regular file, may not be read, or has more bytes than the limit.
+        OSError: It cannot be read just now.
     """
     fd = open_regular(path, follow=follow)
     try:
@@ -85,16 +89,39 @@ def read_part(path: str, offset: int, size: int) -> bytes:
 
     Raises:
         FileNotFoundError: There is no such file.
-        DamagedFile: It is no regular file, or cannot be read.
+        DamagedFile: It is no regular file, or may not be read.
+        OSError: It cannot be read just now.
     """
     fd = open_regular(path, follow=True)
     try:
         size = min(size, os.fstat(fd).st_size - offset)  # a damaged size must not take all memory
         return os.pread(fd, size, offset) if size > 0 else b""
     except OSError as err:
-        raise DamagedFile(path, f"cannot be read: {err.strerror}") from err
+        raise _naming(path, err) from err
     finally:
         os.close(fd)
+
+
+def is_damage(error: OSError) -> bool:
+    """Return whether it says that the file cannot be what it should be, rather than that nobody can tell."""
+    return error.errno in NO_FILE or error.errno in _FORBIDDEN
+
+
+def is_there(path: str) -> bool:
+    """Return whether there is anything of that name, be it a link that leads nowhere.
+
+    Raises:
+        OSError: Nobody can tell just now; `os.path.exists` would call it absent.
+    """
+    try:
+        os.lstat(path)
+    except OSError as err:
+        if err.errno in _ABSENT:
+            return False
+        if is_damage(err):
+            return True  # whoever reads it says what is wrong
+        raise
+    return True
 
 
 def _read(fd: int, path: str, limit: int) -> bytes:
@@ -108,8 +135,13 @@ def _read(fd: int, path: str, limit: int) -> bytes:
             pieces.append(piece)
             left -= len(piece)
     except OSError as err:
-        raise DamagedFile(path, f"cannot be read: {err.strerror}") from err
+        raise _naming(path, err) from err
     raise DamagedFile(path, f"has more than {limit} bytes")
+
+
+def _naming(path: str, error: OSError) -> OSError:
+    """Return the error with the path, which the kernel does not tell of a descriptor."""
+    return OSError(error.errno, error.strerror, path)
 
 
 def parse_object(data: bytes, path: str) -> dict[str, object]:
@@ -132,6 +164,7 @@ def read_object(path: str) -> dict[str, object] | None:
 
     Raises:
         DamagedFile: The file is there, and holds none.
+        OSError: It cannot be read just now.
     """
     try:
         data = read_bytes(path)
@@ -141,10 +174,14 @@ def read_object(path: str) -> dict[str, object] | None:
 
 
 def read_error_file(path: str) -> str:
-    """Return what a program wrote about its own failure, if it is JSON of a sane size; links are followed."""
+    """Return what a program wrote about its own failure, if it is JSON of a sane size; links are followed.
+
+    Raises:
+        OSError: It cannot be read just now.
+    """
     try:
         text = read_bytes(path, MAX_ERROR_FILE_BYTES, follow=True)
         json.loads(text)
-    except (OSError, DamagedFile, ValueError, RecursionError, MemoryError):
+    except (FileNotFoundError, DamagedFile, ValueError, RecursionError, MemoryError):
         return ""
     return text.decode("utf-8", "replace")

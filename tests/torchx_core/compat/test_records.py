@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -9,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from damage import DAMAGES, apply
+from unreachable import unreachable
 
 from torchx_core.compat.disk import DiskStore
 from torchx_core.compat.memory import MemoryStore
 from torchx_core.compat.records import Store
-from torchx_core.errors import CorruptRecordError, NewerRecordError, StoredStateError
+from torchx_core.errors import CorruptRecordError, NewerRecordError, RecordUnavailableError, StoredStateError
 from torchx_core.testing import wait_until
 
 FIRST = {"incarnation": "a", "created_at": 1.0}
@@ -149,6 +151,21 @@ def test_a_damaged_lock_of_the_session_is_a_named_error(tmp_path: Path, damage: 
     apply(tmp_path / "torchx:x" / "s" / ".lock", damage)
     with pytest.raises(CorruptRecordError, match=r"s/\.lock"):
         store.create("one", {"name": "new"})
+
+
+@pytest.mark.parametrize("name", ["", "asked.json"])
+def test_a_fact_that_is_away_is_not_damaged(tmp_path: Path, name: str) -> None:
+    """An app whose files cannot be read just now is neither unknown nor damaged; others are listed."""
+    store = DiskStore(str(tmp_path), "torchx:x", "s")
+    for app_id in ("good", "bad"):
+        store.create(app_id, FIRST)
+    with unreachable(tmp_path / "torchx:x" / "s" / "bad" / name, errno.EIO):
+        assert [record.app_id for record in store.all()] == ["bad", "good"]
+        left = store.find("bad")
+        assert left
+        with pytest.raises(RecordUnavailableError, match="Input/output"):
+            left.get("asked")
+    assert store.create("bad", {"name": "other"}).asked == FIRST
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

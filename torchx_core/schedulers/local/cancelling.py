@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Mapping
 
-from torchx_core.errors import SchedulerError
+from torchx_core.errors import RecordUnavailableError, SchedulerError
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.records import CANCEL, CTL, LOOK, STOP, read_json, replace_whole, write_once
@@ -40,13 +40,13 @@ def ask_to_end(record: AppRecord, grace_s: float | None, reason: str) -> None:
         first = write_once(record.directory, CANCEL, wish)
         if not first and grace_s is not None:
             _hasten(record, wish)
+        damaged = not first and read_json(record.path(CANCEL)) is None
     except FileNotFoundError:
         raise
-    except OSError as err:
+    except (OSError, RecordUnavailableError) as err:
         if not knock(record, STOP):
-            raise SchedulerError(f"cannot cancel {record.directory}: {err.strerror}", retryable=True) from err
+            raise SchedulerError(f"cannot cancel {record.directory}: {err}", retryable=True) from err
     else:
-        damaged = not first and read_json(record.path(CANCEL)) is None
         knock(record, STOP if damaged else LOOK)
 
 

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from torchx_core.errors import UnknownAppException
-from torchx_core.schedulers import AppEvent, Batch, EventFeed, FollowOptions, LogsLost, StateChanged
+from torchx_core.schedulers import AppEvent, Batch, FollowOptions, LogsLost, StateChanged
 from torchx_core.schedulers.local.cancelling import knock
 from torchx_core.schedulers.local.cursor import DONE, decode_cursor, encode_cursor
 from torchx_core.schedulers.local.doorbell import Doorbell
@@ -17,8 +17,9 @@ from torchx_core.schedulers.local.life import is_served, settle
 from torchx_core.schedulers.local.reader import TimelineReader
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.local.view import app_state, status
+from torchx_core.schedulers.record_feed import RecordFeed
 from torchx_core.supervisor import machine, timeline
-from torchx_core.supervisor.reading import DamagedFile, open_regular
+from torchx_core.supervisor.reading import DamagedFile, is_damage, is_there, open_regular
 from torchx_core.supervisor.records import ALIVE, CANCEL, RENEW, SPEC, TIMELINE
 from torchx_core.supervisor.shape import is_time
 from torchx_core.supervisor.timeline import Entry
@@ -38,7 +39,7 @@ _IDLE_LOOK_S = 10.0
 _CANCEL_LOOK_S = 1.0
 
 
-class LocalFeed(EventFeed):
+class LocalFeed(RecordFeed[AppRecord]):
     """One reader's place in one app's stream."""
 
     def __init__(
@@ -54,9 +55,9 @@ class LocalFeed(EventFeed):
         Raises:
             InvalidCursorError: The cursor is not one of this app's.
         """
-        self._record = record
+        super().__init__(record)
         self._handle = app_handle
-        self._at = 0 if cursor is None else decode_cursor(cursor, record.incarnation)
+        self._at = self._began_at = 0 if cursor is None else decode_cursor(cursor, record.incarnation)
         self._reader = TimelineReader(record, options)
         self._options = options
         self._pool = pool
@@ -76,16 +77,8 @@ class LocalFeed(EventFeed):
         """Whether the terminal event has been returned."""
         return self._at == DONE
 
-    def poll(self) -> Batch | None:
-        """Return the next events, or None.
-
-        Raises:
-            CorruptRecordError: Its files cannot say.
-        """
-        with self._record.naming_damage():
-            return None if self.done else self._poll()
-
-    def _poll(self) -> Batch | None:
+    def _next(self) -> Batch | None:
+        self._began_at = self._at
         self._open()
         self._renew()
         while True:
@@ -104,20 +97,26 @@ class LocalFeed(EventFeed):
             if events:
                 return Batch(events=tuple(events), cursor=self.cursor)
 
+    def _start_over(self) -> None:
+        self.close()
+        self._at = self._began_at
+        self._reader = TimelineReader(self._record, self._options)
+
     def _open(self) -> None:
         if self._timeline >= 0:
             return
         try:
-            self._alive = _open_fifo(self._record.path(ALIVE))
+            if self._alive < 0:
+                self._alive = _open_fifo(self._record.path(ALIVE))
             self._timeline = open_regular(self._record.path(TIMELINE))
         except FileNotFoundError as err:
-            if os.path.exists(self._record.path(SPEC)):
+            if is_there(self._record.path(SPEC)):
                 raise DamagedFile(str(err.filename), "is missing") from err
             raise UnknownAppException(self._handle) from err
 
     def _mind_the_cancel(self) -> None:
         """Use the pause to see that a cancel which the supervisor does not serve is carried out."""
-        self._cancelled = os.path.exists(self._record.path(CANCEL))
+        self._cancelled = is_there(self._record.path(CANCEL))
         if self._cancelled:
             settle(self._record)
 
@@ -142,7 +141,7 @@ class LocalFeed(EventFeed):
 
     def _end(self, *events: AppEvent, lost: bool = False) -> Batch | None:
         """Return the terminal batch; the supervisor said that this is the end, or is gone."""
-        if not os.path.isdir(self._record.directory):
+        if not is_there(self._record.directory):
             raise UnknownAppException(self._handle)
         state = settle(self._record)
         if state.phase != machine.ENDED:
@@ -167,16 +166,14 @@ class LocalFeed(EventFeed):
             if self._options.roles is None or r.role in self._options.roles
         ]
 
-    def wait(self, timeout_s: float | None) -> None:
-        """Block until there may be more."""
+    def _wait(self, timeout_s: float | None) -> None:
         if self._bell is None:
             # What was written before the watch began rings no bell: look once more first.
             self._bell = Doorbell(self._record.path(TIMELINE), self._alive, self._pool)
             return
         self._bell.wait(self._patience(timeout_s))
 
-    async def wait_async(self, timeout_s: float | None) -> None:
-        """Wait on the event loop until there may be more."""
+    async def _wait_async(self, timeout_s: float | None) -> None:
         if self._async_bell is None:
             from torchx_core.schedulers.local.async_doorbell import AsyncDoorbell  # imports asyncio
 
@@ -218,9 +215,9 @@ def _open_fifo(path: str) -> int:
     """Return a descriptor of the pipe that hangs up with its last writer."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise
     except OSError as err:
+        if not is_damage(err):
+            raise
         raise DamagedFile(path, f"cannot be opened: {err.strerror}") from err
     if not stat.S_ISFIFO(os.fstat(fd).st_mode):
         os.close(fd)

@@ -29,6 +29,7 @@ from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.removing import remove_tree
 from torchx_core.supervisor.closing import has_begun
 from torchx_core.supervisor.command import command
+from torchx_core.supervisor.reading import is_there, open_regular
 from torchx_core.supervisor.records import (
     ALIVE,
     CTL,
@@ -98,7 +99,7 @@ def start_again(record: AppRecord) -> bool:
             if _start_if_free(record) or time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE_S)  # noqa: TID251  # its launcher is at work, and nothing tells of the end
-    return os.path.exists(record.path(SPEC))
+    return is_there(record.path(SPEC))
 
 
 def _start_if_free(record: AppRecord) -> bool:
@@ -138,14 +139,15 @@ def _held(directory: str) -> Generator[list[int]]:
     """
     with ExitStack() as stack:
 
-        def opened(name: str) -> int:
-            fd = os.open(os.path.join(directory, name), os.O_RDWR | os.O_CLOEXEC)
+        def pipe(name: str) -> int:
+            fd = os.open(os.path.join(directory, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
             stack.callback(os.close, fd)
             return fd
 
-        lock = opened(LOCK)
+        lock = open_regular(os.path.join(directory, LOCK), os.O_RDWR)
+        stack.callback(os.close, lock)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield [opened(CTL), lock, opened(ALIVE)]
+        yield [pipe(CTL), lock, pipe(ALIVE)]
 
 
 def _start_or_undo(app_dir: str, held: list[int]) -> None:

@@ -156,7 +156,8 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         difference = request_differences(existing.asked, asked)
         if difference:
             raise AppIdConflictError(app_id, difference)
-        return launch.start_again(existing)
+        with existing.naming_damage():
+            return launch.start_again(existing)
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return what is known of the app; ends it first if nobody serves it any more."""

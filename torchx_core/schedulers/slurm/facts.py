@@ -14,6 +14,7 @@ from torchx_core.schedulers.slurm.record import JOB, STOP, SUBMIT_LOCK, AppRecor
 from torchx_core.specs import AppState, is_terminal
 from torchx_core.supervisor.reading import (
     DamagedFile,
+    is_there,
     open_regular,
     parse_object,
     read_bytes,
@@ -167,7 +168,7 @@ def find_attempt(log_dir: str, number: int, run: int = 0) -> Attempt | None:
     moment, there is a directory without a start.
     """
     attempt = _read_attempt(log_dir, number)
-    if attempt is None and os.path.isdir(os.path.join(log_dir, str(number))):
+    if attempt is None and is_there(os.path.join(log_dir, str(number))):
         later = find_attempt(log_dir, number + 1, run)
         attempt = later and (_read_attempt(log_dir, number) or later)  # both may have begun since we looked
     if attempt is not None and attempt.run < run:
@@ -186,7 +187,7 @@ def last_result(record: AppRecord) -> object:
     for replica in record.replicas:
         for attempt in _attempts(replica.log_dir):
             path = os.path.join(replica.log_dir, str(attempt.number), "reports.jsonl")
-            with suppress(OSError):
+            with suppress(FileNotFoundError):
                 files.append((os.stat(path).st_mtime, path))
     result: object = None
     for _, path in sorted(files):
@@ -249,7 +250,7 @@ def _runs(record: AppRecord) -> Iterator[Run]:
 
 def _count(record: AppRecord, pattern: str) -> int:
     number = 0
-    while os.path.exists(record.path(pattern.format(number))):
+    while is_there(record.path(pattern.format(number))):
         number += 1
     return number
 

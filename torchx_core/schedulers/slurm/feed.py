@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from torchx_core.errors import UnknownAppException
 from torchx_core.schedulers.events import AppEvent, Batch, ReplicaChanged, StateChanged
+from torchx_core.schedulers.record_feed import RecordFeed
 from torchx_core.schedulers.responses import FollowOptions
-from torchx_core.schedulers.scheduler import EventFeed
 from torchx_core.schedulers.slurm.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
 from torchx_core.schedulers.slurm.decide import Verdict
 from torchx_core.schedulers.slurm.facts import Attempt, RunFile, find_attempt
@@ -36,7 +36,7 @@ _WAITS_FROM_S = 10.0
 """How long after its submit an app that has not begun is said to wait."""
 
 
-class SlurmFeed(EventFeed):
+class SlurmFeed(RecordFeed[AppRecord]):
     """One reader's place in one app's stream."""
 
     def __init__(
@@ -47,8 +47,9 @@ class SlurmFeed(EventFeed):
         Raises:
             InvalidCursorError: The cursor is not one of this app's.
         """
-        self._record = record
+        super().__init__(record)
         self._handle = app_handle
+        self._returned = cursor
         self._place = AppPlace() if cursor is None else decode_cursor(cursor, record.incarnation)
         self._options = options
         self._queue = queue
@@ -58,7 +59,7 @@ class SlurmFeed(EventFeed):
             if options.roles is None or planned.role in options.roles
         ]
         self._began = time.monotonic()
-        self._pause = _SHORTEST_S
+        self._quiet_s = _SHORTEST_S
         self._renew_at = 0.0
         self._look_at = 0.0
         self._joined = False
@@ -73,16 +74,7 @@ class SlurmFeed(EventFeed):
         """Whether the terminal event has been returned."""
         return self._place.done
 
-    def poll(self) -> Batch | None:
-        """Return the next events, or None.
-
-        Raises:
-            CorruptRecordError: Its files cannot say.
-        """
-        with self._record.naming_damage():
-            return None if self.done else self._poll()
-
-    def _poll(self) -> Batch | None:
+    def _next(self) -> Batch | None:
         if not exists(self._record):
             raise UnknownAppException(self._handle)
         refresh(self._record.directory)
@@ -90,20 +82,25 @@ class SlurmFeed(EventFeed):
         self._renew()
         events = list(self._news(None))
         if not events and time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + min(self._pause, _LOOK_EVERY_S)
+            self._look_at = time.monotonic() + min(self._quiet_s, _LOOK_EVERY_S)
             events = self._last_news()
         if not events:
-            self._pause = min(1.5 * self._pause, _LONGEST_S)
+            self._quiet_s = min(1.5 * self._quiet_s, _LONGEST_S)
             return None
-        self._pause = _SHORTEST_S
-        return Batch(events=tuple(events), cursor=self.cursor)
+        self._quiet_s = _SHORTEST_S
+        self._returned = self.cursor
+        return Batch(events=tuple(events), cursor=self._returned)
 
-    def wait(self, timeout_s: float | None) -> None:
+    def _start_over(self) -> None:
+        cursor = self._returned
+        self._place = AppPlace() if cursor is None else decode_cursor(cursor, self._record.incarnation)
+
+    def _wait(self, timeout_s: float | None) -> None:
         """Leave the files alone for a while."""
         time.sleep(self._patience(timeout_s))  # noqa: TID251  (nothing tells of news on a shared file system)
 
-    async def wait_async(self, timeout_s: float | None) -> None:
-        """Do the same on the event loop."""
+    async def _wait_async(self, timeout_s: float | None) -> None:
+        """Leave the files alone for a while, on the event loop."""
         await asyncio.sleep(self._patience(timeout_s))
 
     def close(self) -> None:
@@ -118,7 +115,7 @@ class SlurmFeed(EventFeed):
             self._queue.join()
 
     def _patience(self, timeout_s: float | None) -> float:
-        return self._pause if timeout_s is None else min(timeout_s, self._pause)
+        return self._quiet_s if timeout_s is None else min(timeout_s, self._quiet_s)
 
     def _last_news(self) -> list[AppEvent]:
         """Return what comes once the app is over: the rest of its output, then its end."""

@@ -140,12 +140,13 @@ class AppRecord(StoredApp):
         return self._with_room(replace_whole, name, content)
 
     def _with_room(self, act: Callable[[str, str, Json], object], name: str, content: Json) -> bool:
-        try:
-            act(self.directory, name, content)
-        except OSError as err:
-            if err.errno not in _NO_ROOM:
-                raise
-            return False
+        with self.naming_damage():
+            try:
+                act(self.directory, name, content)
+            except OSError as err:
+                if err.errno not in _NO_ROOM:
+                    raise
+                return False
         return True
 
 

@@ -17,8 +17,9 @@ from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, job_with
 from torchx_core.schedulers.slurm.queue import JobQueue, Snapshot
 from torchx_core.schedulers.slurm.record import FINAL, JOB, AppRecord, JobFile
 from torchx_core.schedulers.slurm.view import FinalFile, Standing, dump_final, load_final, status
+from torchx_core.schedulers.stored import names_in
 from torchx_core.specs import is_terminal
-from torchx_core.supervisor.reading import DamagedFile
+from torchx_core.supervisor.reading import DamagedFile, is_there
 from torchx_core.supervisor.records import read_json
 from torchx_core.supervisor.shape import Misshapen, read_shaped
 
@@ -32,6 +33,11 @@ _FRESH_S = 1.0
 
 def settle(record: AppRecord, queue: JobQueue) -> Standing:
     """Look, asking Slurm if its own files do not say it all; a controller that is away changes nothing."""
+    with record.naming_damage():
+        return _settle(record, queue)
+
+
+def _settle(record: AppRecord, queue: JobQueue) -> Standing:
     final = record.read(FINAL, FinalFile)
     if final is not None:
         return _over(record, final)
@@ -100,14 +106,13 @@ def ask_about_all(session_dir: str, queue: JobQueue) -> None:
 
 def _open_jobs(session_dir: str) -> Iterator[JobFile]:
     """Yield the jobs of a session's apps that are not known to be over."""
-    with suppress(FileNotFoundError):
-        for name in os.listdir(session_dir):
-            directory = os.path.join(session_dir, name)
-            if not os.path.exists(os.path.join(directory, FINAL)):
-                with suppress(DamagedFile):  # whoever looks at that app says so
-                    job = read_shaped(JobFile, os.path.join(directory, JOB))
-                    if job is not None:
-                        yield job
+    for name in names_in(session_dir):
+        directory = os.path.join(session_dir, name)
+        with suppress(DamagedFile, OSError):  # whoever looks at that app says so
+            if not is_there(os.path.join(directory, FINAL)):
+                job = read_shaped(JobFile, os.path.join(directory, JOB))
+                if job is not None:
+                    yield job
 
 
 def _asked(record: AppRecord, facts: Facts, queue: JobQueue) -> Job | None:
@@ -195,4 +200,4 @@ def jobs_left(directory: str, queue: JobQueue) -> list[str]:
 
 def exists(record: AppRecord) -> bool:
     """Return whether the app was not deleted meanwhile."""
-    return os.path.isdir(record.directory)
+    return is_there(record.directory)

@@ -59,7 +59,7 @@ from torchx_core.schedulers.slurm.record import (
 )
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.schedulers.slurm.shipping import packed
-from torchx_core.supervisor.reading import DamagedFile, open_regular
+from torchx_core.supervisor.reading import DamagedFile, is_there, open_regular
 from torchx_core.supervisor.records import Json, dumps, sync_directory, write_all
 
 __all__ = ["submit"]
@@ -88,8 +88,9 @@ def submit(request: SlurmRequest, queue: JobQueue) -> None:
         if difference:
             raise AppIdConflictError(request.app_id, difference)
         try:
-            if _has_job(record, request, queue):
-                return
+            with record.naming_damage():
+                if _has_job(record, request, queue):
+                    return
         except FileNotFoundError:
             continue
 
@@ -164,13 +165,13 @@ def _has_job(record: AppRecord, request: SlurmRequest, queue: JobQueue) -> bool:
             return True
         job_id = _earlier_job(record, request.app_id, lock, queue) or _sbatch(record, request.app_id)
         record.write(JOB, {"job_id": job_id, "time": time.time()})  # or the job does, when there is room
-    if os.path.exists(record.path(STOP)):
+    if is_there(record.path(STOP)):
         ring(record)  # whoever wrote it may have known of no job
     return True
 
 
 def _is_settled(record: AppRecord) -> bool:
-    return any(os.path.exists(record.path(name)) for name in (JOB, STOP, FINAL))
+    return any(is_there(record.path(name)) for name in (JOB, STOP, FINAL))
 
 
 @contextmanager
@@ -188,7 +189,7 @@ def _open_lock(record: AppRecord) -> int:
         try:
             return open_regular(path, os.O_RDWR)
         except FileNotFoundError as err:
-            if os.path.exists(record.path(SPEC)):  # else the app was deleted
+            if is_there(record.path(SPEC)):  # else the app was deleted
                 raise DamagedFile(path, "is missing") from err
             raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 from damage import DAMAGES, apply, copy, files_of, raw_errors, remove
 from slurm_programs import listing
+from unreachable import refusals, unreachable
 
 from torchx_core.errors import AppNotTerminalError, CorruptRecordError
 from torchx_core.runner import Runner
+from torchx_core.schedulers import AppEvent
 from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.schedulers.slurm.node.output import RECORD
 from torchx_core.specs import AppDef, AppState, Role, is_terminal
@@ -202,3 +205,39 @@ def test_a_running_app_with_a_damaged_record_is_ended_by_force(
     assert (tmp_path / "scancelled").read_text() == "8\n"
     assert not bad.exists()
     check_good(runner)
+
+
+PASSING = (errno.EIO, errno.ETIMEDOUT, errno.ESTALE)
+
+
+@pytest.mark.parametrize("number", PASSING)
+@pytest.mark.parametrize("name", ["", "spec.json", "final.json", "log/w/0/0/error.json", "owner.lock"])
+def test_a_file_that_is_away_is_not_damaged(runner: Runner, name: str, number: int, tmp_path: Path) -> None:
+    """Each verb works or says that the same call may work later; nothing advises to delete the app."""
+    bad = directory_of(tmp_path)
+    with unreachable(bad / name if name else bad, number):
+        refused = refusals(runner, HANDLE, "w")
+        rows = {row.app_id: row for row in runner.list("slurm")}
+    assert refused
+    assert all(err.retryable and "delete" not in str(err) for err in refused)
+    assert rows["good"].state == AppState.FAILED
+    if rows["bad"].state == AppState.UNKNOWN:
+        assert str(bad / name) in rows["bad"].error
+    check_good(runner)
+    status = runner.status(HANDLE)
+    assert status
+    assert status.state == AppState.FAILED
+
+
+@pytest.mark.parametrize("name", ["", "final.json", "log/w/0/0/combined.log", "log/w/0/0/reports.jsonl"])
+def test_a_follower_waits_for_files_that_are_away(runner: Runner, name: str, tmp_path: Path) -> None:
+    """Whatever cannot be opened for a while, every line and every event comes once, and the end with it."""
+    bad = directory_of(tmp_path)
+    expected = [event for batch in runner.follow(HANDLE) for event in batch.events]
+    batches = runner.follow(HANDLE, tick_s=0.05)
+    seen: list[AppEvent] = []
+    with unreachable(bad / name if name else bad, errno.EIO):
+        for _ in range(30):  # some that say nothing: it was tried again meanwhile
+            seen += next(batches).events
+    seen += [event for batch in batches for event in batch.events]
+    assert seen == expected
