@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterable
 from contextlib import ExitStack, closing, suppress
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,7 @@ class DockerBackend(Backend):
         self.engine = DockerEngine(root / "engine", free_number())
         stack.callback(self.engine.stop)
         self.engine.start("--live-restore")
+        self.url = self.engine.url
         with closing(self.client()) as client:
             import_images(client)
 
@@ -120,18 +122,24 @@ class DockerBackend(Backend):
         (self.engine.kill if kill else self.engine.terminate)()
         self.engine.start("--live-restore")
 
+    def behind(self, url: str) -> DockerBackend:
+        """Return this backend as it is reached by another address."""
+        other = copy(self)
+        other.url = url
+        return other
+
     def client(self) -> docker.DockerClient:
-        """Return a client of the engine."""
+        """Return a client of the engine, by its own address."""
         return docker.DockerClient(base_url=self.engine.url)
 
     def environment(self, root: Path) -> dict[str, str]:
         """Name the engine."""
-        return {**super().environment(root), "DOCKER_HOST": self.engine.url}
+        return {**super().environment(root), "DOCKER_HOST": self.url}
 
     def runner(self, session: str, root: Path) -> Runner:
         """Name the engine."""
         del root
-        return get_runner(session, docker_host=self.engine.url)
+        return get_runner(session, docker_host=self.url)
 
     def role(self, truth_dir: Path) -> dict[str, Any]:
         """Let the witness see its script, and write its notes."""

@@ -8,70 +8,37 @@ import random
 import shutil
 import signal
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-from backends import DockerBackend
+import faults_docker  # noqa: F401  # its faults come along
+from fault import (
+    EVERYWHERE,
+    FAULTS,
+    LOCAL,
+    OURS,
+    Fault,
+    at_some_moment,
+    cancel_as,
+    disturbs,
+    lose,
+    may_be_unstarted,
+    parent_of,
+    send,
+    submits,
+    supervisor_of,
+    victim_of,
+)
 from trial import Trial
-from truth import Copy, living
+from truth import living
 from witness import signal_number
 
-from torchx_core.errors import AppNotTerminalError, SchedulerError, TorchXError
+from torchx_core.errors import AppNotTerminalError, TorchXError
 from torchx_core.testing import wait_until
 
 __all__ = ["FAULTS", "Fault"]
 
-EVERYWHERE = frozenset({"local_cwd", "local_docker", "slurm", "torchx:local_cwd"})
-OURS = EVERYWHERE - {"torchx:local_cwd"}
-LOCAL = frozenset({"local_cwd"})
-DOCKER = frozenset({"local_docker"})
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One kind of disturbance."""
-
-    name: str
-    backends: frozenset[str] = EVERYWHERE
-    holds: bool = False
-    """The app runs until the disturbance ends it."""
-    submit: Callable[[Trial], None] | None = None
-    disturb: Callable[[Trial], None] | None = None
-
-
-FAULTS: dict[str, Fault] = {}
-
-
-def _submits(
-    backends: frozenset[str] = OURS, *, holds: bool = False
-) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
-    return _register(lambda name, act: Fault(name=name, backends=backends, holds=holds, submit=act))
-
-
-def _disturbs(
-    backends: frozenset[str] = OURS,
-    *,
-    holds: bool = True,
-    submit: Callable[[Trial], None] | None = None,
-) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
-    return _register(
-        lambda name, act: Fault(name=name, backends=backends, holds=holds, submit=submit, disturb=act)
-    )
-
-
-def _register(
-    make: Callable[[str, Callable[[Trial], None]], Fault],
-) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
-    def add(act: Callable[[Trial], None]) -> Callable[[Trial], None]:
-        fault = make(act.__name__.strip("_").replace("_", "-"), act)
-        FAULTS[fault.name] = fault
-        return act
-
-    return add
-
-
-@_disturbs(EVERYWHERE, holds=False)
+@disturbs(EVERYWHERE, holds=False)
 def nothing(_trial: Trial) -> None:
     """Let the app run to its end."""
 
@@ -79,7 +46,7 @@ def nothing(_trial: Trial) -> None:
 # --- submitting
 
 
-@_submits()
+@submits()
 def submit_twice(trial: Trial) -> None:
     """Submit one id by several processes at once, and once more."""
     racers = [trial.start_submit() for _ in range(trial.rng.choice((1, 2, 4)))]
@@ -88,7 +55,7 @@ def submit_twice(trial: Trial) -> None:
     trial.submit()
 
 
-@_submits()
+@submits()
 def submit_from_elsewhere(trial: Trial) -> None:
     """Submit one id from surroundings as different as two users' shells are."""
     trial.submit()
@@ -98,7 +65,7 @@ def submit_from_elsewhere(trial: Trial) -> None:
     trial.env = mine
 
 
-@_submits()
+@submits()
 def submitter_killed(trial: Trial) -> None:
     """SIGKILL a submitter at a random moment, and submit again."""
     for _ in range(trial.rng.choice((1, 1, 3))):
@@ -107,10 +74,10 @@ def submitter_killed(trial: Trial) -> None:
         process.kill()
         trial.finish_submit(process, may_fail=True)
     trial.submit()
-    _may_be_unstarted(trial)
+    may_be_unstarted(trial)
 
 
-@_submits()
+@submits()
 def submitter_stopped(trial: Trial) -> None:
     """SIGSTOP a submitter at a random moment, submit by another, and thaw the first."""
     frozen = trial.start_submit()
@@ -123,38 +90,19 @@ def submitter_stopped(trial: Trial) -> None:
     trial.finish_submit(frozen)
 
 
-@_submits()
+@submits()
 def few_descriptors(trial: Trial) -> None:
     """Submit with hardly any descriptors, which may fail with a clear error, and then with enough."""
     short = trial.start_submit(descriptors=trial.rng.randrange(4, 40))
     trial.finish_submit(short, may_fail=True)
     trial.submit()
-    _may_be_unstarted(trial)
-
-
-def _may_be_unstarted(trial: Trial) -> None:
-    """An app whose submitter died before it could start it may be ended by a reader that comes between."""
-    trial.excuse("FAILED", "never started")
-
-
-@_submits(DOCKER)
-def engine_restarted_in_submit(trial: Trial) -> None:
-    """SIGKILL a submitter, restart the engine, and submit again."""
-    trial.use_backend_of_its_own()
-    process = trial.start_submit()
-    trial.pause(0.5)
-    process.kill()
-    trial.finish_submit(process, may_fail=True)
-    assert isinstance(trial.backend, DockerBackend)
-    trial.backend.restart(kill=trial.rng.random() < 0.5)
-    trial.submit()
-    _may_be_unstarted(trial)
+    may_be_unstarted(trial)
 
 
 # --- reading
 
 
-@_disturbs(EVERYWHERE, holds=False)
+@disturbs(EVERYWHERE, holds=False)
 def status_storm(trial: Trial) -> None:
     """Ask for everything at once until the app is over."""
     role = trial.scenario.roles[0].name
@@ -165,7 +113,7 @@ def status_storm(trial: Trial) -> None:
         trial.call("owner", lambda: trial.runner.owner(trial.handle))
 
 
-@_disturbs(EVERYWHERE, holds=False)
+@disturbs(EVERYWHERE, holds=False)
 def delete_and_prune_too_early(trial: Trial) -> None:
     """Delete and prune while the app runs, which leave it alone."""
     while trial.expects_app and not trial.is_over():
@@ -182,7 +130,7 @@ def _delete_running(trial: Trial) -> None:
             trial.note("delete", "deleted an app that runs", ours=False, detail=str(left))
 
 
-@_submits()
+@submits()
 def submit_another(trial: Trial) -> None:
     """Submit something else under the same id, which is refused and changes nothing."""
     trial.submit()
@@ -192,14 +140,14 @@ def submit_another(trial: Trial) -> None:
         trial.note("submit", "took another app for the same", ours=False)
 
 
-@_submits()
+@submits()
 def slow_consumer(trial: Trial) -> None:
     """Follow by somebody who takes his time."""
     trial.set_request(follow={"pause_s": 0.02, "batch_bytes": 2000})
     trial.submit()
 
 
-@_disturbs(holds=False)
+@disturbs(holds=False)
 def follower_stopped(trial: Trial) -> None:
     """SIGSTOP the follower for a while."""
     wait_until(lambda: len(trial.neighbours) > 1 or trial.is_over(), 60)
@@ -213,24 +161,24 @@ def follower_stopped(trial: Trial) -> None:
 # --- ending
 
 
-@_disturbs()
+@disturbs()
 def cancel(trial: Trial) -> None:
     """Cancel at a random moment, also before anything runs."""
-    _at_some_moment(trial)
-    _cancel(trial, "because of the oracle")
+    at_some_moment(trial)
+    cancel_as(trial, "because of the oracle")
 
 
-@_disturbs()
+@disturbs()
 def cancel_again_sooner(trial: Trial) -> None:
     """Cancel with much time, and again with little: the second must shorten the first."""
     trial.started()
-    _cancel(trial, "slowly", grace_s=1000.0)
+    cancel_as(trial, "slowly", grace_s=1000.0)
     trial.pause(0.3)
     if not trial.is_over():
         trial.cancel(grace_s=0.2, reason="at once")
 
 
-@_disturbs()
+@disturbs()
 def cancel_by_owner(trial: Trial) -> None:
     """Take over, cancel as somebody else, which does nothing, and as the owner."""
     trial.started()
@@ -238,19 +186,19 @@ def cancel_by_owner(trial: Trial) -> None:
     outcome = trial.cancel(if_owner="somebody else", reason="not mine")
     if outcome not in {"NOT_OWNER", "ALREADY_TERMINAL"}:
         trial.note("cancel if_owner", outcome, ours=False)
-    _at_some_moment(trial)
-    _cancel(trial, "by its owner", if_owner="me")
+    at_some_moment(trial)
+    cancel_as(trial, "by its owner", if_owner="me")
 
 
-@_disturbs()
+@disturbs()
 def cancel_storm(trial: Trial) -> None:
     """Cancel many times."""
-    _at_some_moment(trial)
+    at_some_moment(trial)
     for _ in range(5):
-        _cancel(trial, "all of us")
+        cancel_as(trial, "all of us")
 
 
-@_submits(holds=True)
+@submits(holds=True)
 def deadline(trial: Trial) -> None:
     """Let the app's own deadline end it."""
     trial.set_request(cfg={"timeout_s": round(trial.rng.uniform(0.2, 2.0), 3)})
@@ -258,7 +206,7 @@ def deadline(trial: Trial) -> None:
     trial.excuse("CANCELLED", "deadline")
 
 
-@_submits(holds=True)
+@submits(holds=True)
 def lease(trial: Trial) -> None:
     """Follow nothing, so that the lease runs out."""
     trial.set_request(cfg={"lease_s": round(trial.rng.uniform(0.5, 1.5), 3)})
@@ -267,121 +215,65 @@ def lease(trial: Trial) -> None:
     trial.excuse("CANCELLED", "lease")
 
 
-def _cancel(trial: Trial, reason: str, **arguments: object) -> None:
-    outcome = trial.cancel(reason=reason, **arguments)
-    if outcome == "REQUESTED":
-        trial.excuse("CANCELLED", reason)
-
-
-def _at_some_moment(trial: Trial) -> None:
-    if trial.rng.random() < 0.7:
-        trial.started()
-    trial.pause(0.4)
-
-
 # --- killing
 
 
-@_disturbs(OURS, holds=False)
+@disturbs(OURS, holds=False)
 def replica_killed(trial: Trial) -> None:
     """Send a replica a deadly signal from outside."""
-    victim = _victim(trial)
+    victim = victim_of(trial)
     name = trial.rng.choice(("SIGKILL", "SIGSEGV", "SIGUSR2", "SIGRTMIN+1"))
     trial.promises.outside |= {name}
-    _send(trial.backend.pid_of(victim, trial.root) if victim else 0, signal_number(name))
+    send(trial.backend.pid_of(victim, trial.root) if victim else 0, signal_number(name))
 
 
-@_disturbs(LOCAL)
+@disturbs(LOCAL)
 def supervisor_killed(trial: Trial) -> None:
     """SIGKILL the supervisor."""
-    _lose(trial)
-    _send(_supervisor(trial), signal.SIGKILL)
+    lose(trial)
+    send(supervisor_of(trial), signal.SIGKILL)
 
 
-@_disturbs(LOCAL, holds=False)
+@disturbs(LOCAL, holds=False)
 def guardian_killed(trial: Trial) -> None:
     """SIGKILL the guardian, which changes nothing."""
-    _send(_parent(_supervisor(trial)), signal.SIGKILL)
+    send(parent_of(supervisor_of(trial)), signal.SIGKILL)
 
 
-@_disturbs(LOCAL)
+@disturbs(LOCAL)
 def both_killed(trial: Trial) -> None:
     """SIGKILL guardian and supervisor; a reader ends what is left."""
-    _lose(trial)
-    supervisor = _supervisor(trial)
-    _send(_parent(supervisor), signal.SIGKILL)
-    _send(supervisor, signal.SIGKILL)
+    lose(trial)
+    supervisor = supervisor_of(trial)
+    send(parent_of(supervisor), signal.SIGKILL)
+    send(supervisor, signal.SIGKILL)
 
 
-@_disturbs(LOCAL, holds=False)
+@disturbs(LOCAL, holds=False)
 def supervisor_stopped(trial: Trial) -> None:
     """SIGSTOP the supervisor for a while."""
-    supervisor = _supervisor(trial)
-    _send(supervisor, signal.SIGSTOP)
+    supervisor = supervisor_of(trial)
+    send(supervisor, signal.SIGSTOP)
     trial.pause(1.0)
-    _send(supervisor, signal.SIGCONT)
+    send(supervisor, signal.SIGCONT)
 
 
-@_disturbs(LOCAL)
+@disturbs(LOCAL)
 def supervisor_stopped_for_good(trial: Trial) -> None:
     """SIGSTOP the supervisor, perhaps the guardian too, and cancel: a reader carries the cancel out."""
-    _lose(trial)
-    supervisor = _supervisor(trial)
+    lose(trial)
+    supervisor = supervisor_of(trial)
     if trial.rng.random() < 0.3:
-        _send(_parent(supervisor), signal.SIGSTOP)
-    _send(supervisor, signal.SIGSTOP)
-    _cancel(trial, "although it hangs", grace_s=0.5)
+        send(parent_of(supervisor), signal.SIGSTOP)
+    send(supervisor, signal.SIGSTOP)
+    cancel_as(trial, "although it hangs", grace_s=0.5)
     trial.eventually(trial.is_over, "end")
-
-
-def _lose(trial: Trial) -> None:
-    trial.promises.may_lose = True
-    trial.excuse("FAILED", "supervisor")
-
-
-def _victim(trial: Trial) -> Copy | None:
-    trial.pause(0.3)
-    running = trial.started()
-    return trial.rng.choice(running) if running else None
-
-
-def _supervisor(trial: Trial) -> int:
-    copies = trial.started()
-    trial.pause(0.4)
-    return copies[0].parent if copies else 0
-
-
-def _parent(pid: int) -> int:
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0
-
-
-def _send(pid: int, number: int) -> None:
-    if pid > 1:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def _submit_to_own_engine(trial: Trial) -> None:
-    trial.use_backend_of_its_own()
-    trial.tolerated = (SchedulerError,)
-    trial.submit()
-
-
-@_disturbs(DOCKER, holds=False, submit=_submit_to_own_engine)
-def engine_restarted(trial: Trial) -> None:
-    """Kill or end the engine of a running app, whose containers live on, and start it again."""
-    trial.started()
-    trial.pause(0.5)
-    assert isinstance(trial.backend, DockerBackend)
-    trial.backend.restart(kill=trial.rng.random() < 0.5)
 
 
 # --- records
 
 
-@_disturbs(LOCAL)
+@disturbs(LOCAL)
 def record_removed(trial: Trial) -> None:
     """Remove the state directory under a running app: it ends, and its id can be used again."""
     trial.started()
@@ -395,7 +287,7 @@ def record_removed(trial: Trial) -> None:
     trial.eventually(lambda: trial.status() is None or trial.is_over(), "end")
 
 
-@_disturbs(LOCAL, holds=False)
+@disturbs(LOCAL, holds=False)
 def record_damaged(trial: Trial) -> None:
     """Damage a file of an ended app: only our own errors, and nothing hangs."""
     trial.eventually(trial.is_over, "end")

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from actor import Document, documents, error_document, follow, read_chain
-from backends import Backend
+from backends import Backend, DockerBackend
+from docker_proxy import DockerProxy, proxied
 from judge import Call, Evidence, Promises
 from scenarios import Scenario
 from truth import Copy, living, read_truth
@@ -63,6 +64,8 @@ class Trial:
         """False: the fault takes the app itself away, so that its end cannot be looked at."""
         self.tolerated: tuple[type[Exception], ...] = ()
         """Errors that the fault excuses."""
+        self.proxy: DockerProxy | None = None
+        """What stands between us and the engine, where a fault has put it there."""
         self._write_request()
         self._runner: Runner | None = None
         self._chain = threading.Thread(target=self._follow, daemon=True)
@@ -155,6 +158,11 @@ class Trial:
         status = self.status()
         return status is not None and status.is_terminal()
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether the chain of followers is still at work."""
+        return self._chain.is_alive()
+
     def truth(self) -> list[Copy]:
         """Return what the witnesses noted so far."""
         return read_truth(self.truth_dir)
@@ -192,6 +200,15 @@ class Trial:
         self._stack.callback(shutil.rmtree, root, ignore_errors=True)
         self.backend.start(self._stack, root)
         self.env |= self.backend.environment(self.root)
+
+    def put_between(self, backend: DockerBackend) -> DockerProxy:
+        """Reach the engine through a proxy from now on."""
+        path = Path(tempfile.mkdtemp(prefix="px-"))  # apart, and short
+        self._stack.callback(shutil.rmtree, path, ignore_errors=True)
+        proxy = self._stack.enter_context(proxied(path / "s", backend.engine.url))
+        self.backend = backend.behind(proxy.url)
+        self.env |= self.backend.environment(self.root)
+        return proxy
 
     # --- the run
 
