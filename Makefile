@@ -70,7 +70,8 @@ test-prefect-versions: $(PREFECTS:%=.venv-prefect-%/dev.stamp) ## test the Prefe
 	done; exit $$failed
 
 oracle: .venv/dev.stamp docker-engine ## attack every promise for five minutes; SEED=1 ORACLE_ARGS=
-	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds 280 --seed $(SEED) $(ORACLE_ARGS)
+	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds 280 --seed $(SEED) \
+	  --backend local_cwd fake --weight fake=5 $(ORACLE_ARGS)
 
 oracle-long: .venv/dev.stamp docker-engine ## the same for HOURS=2; SEED= decides which scenarios
 	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds $$(( $(HOURS) * 3600 )) --seed $(SEED) $(ORACLE_ARGS)

@@ -20,6 +20,7 @@ from truth import Copy
 from torchx_core import Resource, Runner, get_runner
 from torchx_core.schedulers import Capabilities
 from torchx_core.specs import BindMount
+from torchx_core.testing import FakeScheduler
 
 __all__ = ["BACKENDS", "Backend", "DockerBackend"]
 
@@ -222,6 +223,21 @@ class BridgeBackend(Backend):
         return []
 
 
+class FakeBackend(Backend):
+    """The fake scheduler: `fake_trial` runs its trials within the process that asks for them."""
+
+    name = "fake"
+    scheduler = "fake"
+    policies = ("APPLICATION", "REPLICA", "ROLE")
+    exact = True
+    ends_daemons = False
+    workers = 8
+
+    def capabilities(self) -> Capabilities:
+        """Return what the fake scheduler promises."""
+        return FakeScheduler.capabilities
+
+
 @cache
 def _capabilities(scheduler: str) -> Capabilities:
     with get_runner("oracle") as runner:
@@ -239,5 +255,6 @@ def _naming(root: Path) -> list[int]:
 
 
 BACKENDS: dict[str, type[Backend]] = {
-    backend.name: backend for backend in (LocalBackend, DockerBackend, SlurmBackend, BridgeBackend)
+    backend.name: backend
+    for backend in (LocalBackend, DockerBackend, SlurmBackend, BridgeBackend, FakeBackend)
 }

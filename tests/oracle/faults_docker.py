@@ -28,6 +28,8 @@ def engine_restarted_in_submit(trial: Trial) -> None:
     trial.use_backend_of_its_own()
     _kill_at_a_request(trial, _proxy(trial))
     _restart(trial)
+    if trial.status() is not None:  # so there is an app, and its id is taken
+        trial.submit_another()
     trial.submit()
 
 

@@ -238,12 +238,36 @@ MUTANTS: tuple[Mutant, ...] = (
         ("cancel",),
     ),
     Mutant(
-        "a Docker record is read from the answer to its creation",
+        "a record's labels are read from the answer to its creation, which has none after a restart",
         f"{CORE}/schedulers/docker/client.py",
         "labels_of(self.api.create_volume(name, labels=labels)) or self.volume_labels(name)",
         "labels_of(self.api.create_volume(name, labels=labels)) or {}",
         ("engine-restarted-in-submit",),
         "local_docker",
+    ),
+    Mutant(
+        "a cursor of the fake scheduler points one event back",
+        f"{CORE}/testing/fake/feed.py",
+        '"at": self._at})',
+        '"at": max(0, self._at - 1)})',
+        ("follower-killed",),
+        "fake",
+    ),
+    Mutant(
+        "one retry too many, seen by the fake scheduler",
+        MACHINE,
+        "if fatal or replica.attempt >= replica.max_retries:",
+        "if fatal or replica.attempt > replica.max_retries:",
+        ("nothing", "replica-killed"),
+        "fake",
+    ),
+    Mutant(
+        "the fake scheduler takes another app for the same",
+        f"{CORE}/testing/fake/scheduler.py",
+        "elif difference := request_differences(existing.record.asked, asked):",
+        "elif difference := None:",
+        ("submit-another",),
+        "fake",
     ),
 )
 
@@ -270,6 +294,7 @@ def hunt(mutant: Mutant, *, trials: int, seed: int) -> tuple[int, str]:
         place = product_with(mutant, Path(folder) / "product")
         command = [sys.executable, str(place / "tests/oracle/run.py"), "--first", "--seed", str(seed)]
         command += ["--backend", mutant.backend, "--trials", str(trials), "--fault", *mutant.faults]
+        command += ["--shrink", "0"]
         path = os.pathsep.join([str(place), str(place / "tests/support")])
         env = {**os.environ, "PYTHONPATH": path, "TMPDIR": folder}
         out = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -285,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=25, help="per bug, at most")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--backend", nargs="*", default=["local_cwd", "local_docker"])
+    parser.add_argument("--backend", nargs="*", default=["local_cwd", "local_docker", "fake"])
     parser.add_argument("--only", default="", help="bugs whose name contains this")
     options = parser.parse_args(arguments)
     missed = 0

@@ -12,25 +12,33 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from backends import BACKENDS, Backend
 from engines import ENGINES, Engine, engine, split
+from fake_trial import FAKE_FAULTS, HOLDS, FakeTrial, draw_actions
 from faults import FAULTS
 from judge import Violation, judge, judge_calls
+from report import Outcome, markdown, table
 from scenarios import Bounds, Scenario, draw
+from shrink import dumped, loaded, shrink
 from trial import Trial
 
 __all__ = ["Outcome", "Work", "main", "plan", "run_all", "run_one", "start", "start_engines", "table"]
 
 
+FAKE = "fake"
+_REPORT_EVERY = 100
+_SHRINK_S = 90.0
+_TRIES = 3
+"""How often a scenario is run before it counts as good while it is reduced: races do not come every time."""
 STARTED: dict[str, Backend] = {}
 """The backends of this run, by name."""
 ENGINES_STARTED: dict[str, Engine] = {}
@@ -47,28 +55,17 @@ class Work(NamedTuple):
     root: Path
 
 
-class Outcome(NamedTuple):
-    """What came of a trial."""
-
-    backend: str
-    fault: str
-    seed: int
-    violations: list[Violation]
-    seconds: float
-
-
 def run_one(work: Work) -> Outcome:
     """Run one trial in this process and judge it; its files stay when a promise was broken."""
     began = time.monotonic()
     root = Path(tempfile.mkdtemp(prefix="o-", dir=work.root))
-    violations = _judged_by_engine(work, root) if split(work.backend)[1] else _judged(work, root)
+    violations = _judged_by_engine(work, root) if split(work.backend)[1] else judged(_drawn(work), root)
     if not violations:
         shutil.rmtree(root, ignore_errors=True)
     return Outcome(work.backend, work.fault, work.seed, violations, time.monotonic() - began)
 
 
-def _judged(work: Work, root: Path) -> list[Violation]:
-    fault = FAULTS[work.fault]
+def _drawn(work: Work) -> Scenario:
     backend = STARTED[work.backend]
     capabilities = backend.capabilities()
     bounds = Bounds(
@@ -76,9 +73,20 @@ def _judged(work: Work, root: Path) -> list[Violation]:
         retries=(0,) if not capabilities.retries else (0, 1) if backend.is_small else (0, 0, 1, 2, 3),
         replicas=(1, 1, 2) if backend.is_small else (1, 1, 2, 3),
         daemons=backend.ends_daemons,
-        holds=fault.holds,
+        holds=work.fault in HOLDS if work.backend == FAKE else FAULTS[work.fault].holds,
     )
     scenario = draw(work.backend, work.fault, work.seed, bounds)
+    if work.backend == FAKE:
+        scenario.actions = draw_actions(work.fault, work.seed)
+    return scenario
+
+
+def judged(scenario: Scenario, root: Path) -> list[Violation]:
+    """Carry a scenario out below the root, and judge it."""
+    if scenario.backend == FAKE:
+        return _judged_in_memory(scenario, root)
+    fault, backend = FAULTS[scenario.fault], STARTED[scenario.backend]
+    capabilities = backend.capabilities()
     trial = Trial(scenario, backend, root)
     promises = trial.promises
     promises.exact = backend.exact
@@ -88,6 +96,17 @@ def _judged(work: Work, root: Path) -> list[Violation]:
         trial.run(fault.submit, fault.disturb)
         violations = judge(trial.truth(), trial.seen, promises) if trial.expects_app else _calls(trial)
     except Exception:  # noqa: BLE001  # a trial that breaks is told like a promise that breaks
+        violations = [Violation("oracle-broke", traceback.format_exc())]
+    if violations:
+        _keep(root, scenario, trial, violations)
+    return violations
+
+
+def _judged_in_memory(scenario: Scenario, root: Path) -> list[Violation]:
+    trial = FakeTrial(scenario, root)
+    try:
+        violations = judge(trial.run(), trial.seen, trial.promises)
+    except Exception:  # noqa: BLE001  # likewise
         violations = [Violation("oracle-broke", traceback.format_exc())]
     if violations:
         _keep(root, scenario, trial, violations)
@@ -110,7 +129,7 @@ def _calls(trial: Trial) -> list[Violation]:
     return list(judge_calls(trial.seen.calls))
 
 
-def _keep(root: Path, scenario: Scenario, trial: Trial, violations: list[Violation]) -> None:
+def _keep(root: Path, scenario: Scenario, trial: Trial | FakeTrial, violations: list[Violation]) -> None:
     evidence = asdict(trial.seen)
     _write_report(root, {"scenario": asdict(scenario), "violations": violations, "evidence": evidence})
 
@@ -147,17 +166,31 @@ def start_engines(names: Iterable[str], stack: ExitStack, root: Path) -> None:
         ENGINES_STARTED[name].start(stack, root)
 
 
-def plan(faults: list[str], seed: int, root: Path) -> Iterator[Work]:
+def plan(
+    faults: list[str], seed: int, root: Path, weights: Mapping[str, int] = MappingProxyType({})
+) -> Iterator[Work]:
     """Yield trials without end: every fault on all that was started and that it is for, again and again.
+
+    Args:
+        faults: These alone; none for all.
+        seed: That of the first trials.
+        root: Where their files lie.
+        weights: How many of each fault a backend, or an engine, gets in each round; otherwise one.
 
     Raises:
         SystemExit: No fault of that name is for what was started.
     """
     known = {name: [f.name for f in FAULTS.values() if name in f.backends] for name in STARTED}
+    if FAKE in known:
+        known[FAKE] = list(FAKE_FAULTS)
     for each in ENGINES_STARTED.values():
         known |= {f"{each.name}:{form}": list(names) for form, names in each.faults.items()}
     pairs = [
-        (name, fault) for name, those in known.items() for fault in those if fault in faults or not faults
+        (name, fault, i)
+        for name, those in known.items()
+        for fault in those
+        if fault in faults or not faults
+        for i in range(weights.get(name, weights.get(split(name)[0], 1)))
     ]
     if not pairs:
         raise SystemExit(f"no such fault here: {', '.join(faults)}")
@@ -165,26 +198,9 @@ def plan(faults: list[str], seed: int, root: Path) -> Iterator[Work]:
     while True:
         shuffled = pairs[:]
         random.Random(number).shuffle(shuffled)
-        for backend, fault in shuffled:
-            yield Work(backend, fault, number, root)
-        number += 1
-
-
-def table(outcomes: list[Outcome]) -> str:
-    """Return fault x backend x trials x violations."""
-    cells: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        cells[outcome.fault, outcome.backend].append(outcome)
-    rows = [f"{'fault':32} {'backend':14} {'trials':>7} {'seconds':>7} {'bad':>5}  violations"]
-    for (fault, backend), some in sorted(cells.items()):
-        names = Counter(name for o in some for name in {v.name for v in o.violations})
-        bad = sum(bool(o.violations) for o in some)
-        told = ", ".join(f"{name} x{count}" for name, count in names.most_common())
-        each_s = sum(o.seconds for o in some) / len(some)
-        rows.append(f"{fault:32} {backend:14} {len(some):7} {each_s:7.1f} {bad:5}  {told}")
-    total, bad = len(outcomes), sum(bool(o.violations) for o in outcomes)
-    rows.append(f"{'all':32} {'':14} {total:7} {'':7} {bad:5}")
-    return "\n".join(rows)
+        for backend, fault, i in shuffled:
+            yield Work(backend, fault, number + i, root)
+        number += max(i for _, _, i in pairs) + 1
 
 
 def _show(outcome: Outcome) -> None:
@@ -199,27 +215,70 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ.pop(variable, None)
     backends = options.backend or ([] if options.engine else ["local_cwd"])
     root = Path(tempfile.mkdtemp(prefix="oracle-"))
-    outcomes: list[Outcome] = []
     with ExitStack() as stack:
+        if options.scenario:
+            return _rerun(loaded(options.scenario.read_text()), stack, root)
         start(backends, stack, root)
         start_engines(options.engine, stack, root)
-        works = islice(plan(options.fault, options.seed, root), options.trials)
-        until = None if options.seconds is None else time.monotonic() + options.seconds
-        started: list[Backend | Engine] = [*STARTED.values(), *ENGINES_STARTED.values()]
-        workers = options.workers or min(each.workers or 2 * (os.cpu_count() or 1) for each in started)
-        for outcome in run_all(works, workers=workers, until=until):
-            outcomes.append(outcome)
-            if outcome.violations:
-                _show(outcome)
-                if options.first:
-                    break
+        outcomes = _run(options, root)
+        bad = [outcome for outcome in outcomes if outcome.violations]
+        for outcome in bad[: options.shrink]:
+            _show_smallest(outcome, root)
     print(table(outcomes))
-    bad = any(o.violations for o in outcomes)
     if bad:
         print(f"what the bad trials left is below {root}")
     else:
         shutil.rmtree(root, ignore_errors=True)
-    return int(bad)
+    return int(bool(bad))
+
+
+def _run(options: argparse.Namespace, root: Path) -> list[Outcome]:
+    weights = {name: int(number) for name, _, number in (each.partition("=") for each in options.weight)}
+    works = islice(plan(options.fault, options.seed, root, weights), options.trials)
+    until = None if options.seconds is None else time.monotonic() + options.seconds
+    started: list[Backend | Engine] = [*STARTED.values(), *ENGINES_STARTED.values()]
+    workers = options.workers or min(each.workers or 2 * (os.cpu_count() or 1) for each in started)
+    outcomes: list[Outcome] = []
+    for outcome in run_all(works, workers=workers, until=until):
+        outcomes.append(outcome)
+        if outcome.violations:
+            _show(outcome)
+        if options.report and (len(outcomes) % _REPORT_EVERY == 0 or outcome.violations):
+            options.report.write_text(markdown(outcomes))
+        if outcome.violations and options.first:
+            break
+    if options.report:
+        options.report.write_text(markdown(outcomes))
+    return outcomes
+
+
+def _rerun(scenario: Scenario, stack: ExitStack, root: Path) -> int:
+    start([scenario.backend], stack, root)
+    violations = _tried(scenario, root)
+    for violation in violations:
+        print(f"{violation.name}: {violation.detail[:1000]}")
+    return int(bool(violations))
+
+
+def _tried(scenario: Scenario, root: Path) -> list[Violation]:
+    return judged(scenario, Path(tempfile.mkdtemp(prefix="s-", dir=root)))
+
+
+def _show_smallest(outcome: Outcome, root: Path) -> None:
+    """Reduce a bad trial and print what is left of it; an engine's cannot be reduced."""
+    if split(outcome.backend)[1]:
+        return
+    names = {violation.name for violation in outcome.violations}
+    tries = 1 if outcome.backend == FAKE else _TRIES
+
+    def breaks(scenario: Scenario) -> bool:
+        return any(names & {v.name for v in _tried(scenario, root)} for _ in range(tries))
+
+    drawn = _drawn(Work(outcome.backend, outcome.fault, outcome.seed, root))
+    smallest = dumped(shrink(drawn, breaks, _SHRINK_S))
+    path = root / f"smallest-{outcome.backend.replace(':', '-')}-{outcome.fault}-{outcome.seed}.json"
+    path.write_text(smallest)
+    print(f"smallest, by `run.py --scenario {path}`: {smallest}", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -231,6 +290,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trials", type=int, help="how many at most")
     parser.add_argument("--seconds", type=float, help="how long at most")
     parser.add_argument("--first", action="store_true", help="end with the first broken promise")
+    parser.add_argument("--weight", nargs="*", default=[], metavar="NAME=N", help="so many of each fault")
+    parser.add_argument("--report", type=Path, help="write the table to this file, as Markdown")
+    parser.add_argument("--shrink", type=int, default=1, help="reduce so many bad trials; default: 1")
+    parser.add_argument("--scenario", type=Path, help="run this one, as it was printed, and nothing else")
     parser.add_argument("--workers", type=int, help="trials side by side; default: what suits the backends")
     return parser
 

@@ -6,11 +6,13 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Bounds", "RolePlan", "Scenario", "draw"]
+__all__ = ["Action", "Bounds", "RolePlan", "Scenario", "draw"]
 
 Step = list[Any]
 Attempt = list[Step]
 """Steps of the witness."""
+Action = list[Any]
+"""After how many looks, what, and a number between 0 and 1 that says how."""
 
 POLICIES = ("APPLICATION", "REPLICA", "ROLE")
 ENDS: tuple[Step, ...] = (
@@ -49,6 +51,10 @@ class Scenario:
     batch_bytes: int | None = None
     by_program: bool = False
     """Look at the ended app by the command line too."""
+    holds: bool = False
+    """The app runs until something ends it."""
+    actions: list[Action] = field(default_factory=list)
+    """What is done to an app of the fake scheduler; for the others the fault's own code does it."""
 
     @property
     def script(self) -> dict[str, list[Attempt]]:
@@ -83,6 +89,7 @@ def draw(backend: str, fault: str, seed: int, bounds: Bounds) -> Scenario:
         kills=[rng.uniform(0.1, 0.8) for _ in range(rng.choice((0, 0, 1, 2)))],
         batch_bytes=rng.choice((None, None, 1000, 100_000)),
         by_program=rng.random() < 0.3,
+        holds=bounds.holds,
     )
 
 

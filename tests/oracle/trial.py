@@ -115,6 +115,12 @@ class Trial:
             self.note("submit", answer["error"], ours=not bad, detail=f"{answer['text']} {err[-500:]}")
         return "handle" in answer
 
+    def submit_another(self) -> None:
+        """Submit another app under the same id, which must be refused."""
+        app = {**json.loads(self.request.read_text())["app"], "name": "another"}
+        if self.finish_submit(self.start_submit(app=app), may_fail=True):
+            self.note("submit", "took another app for the same", ours=False)
+
     def call(self, name: str, act: Callable[[], T], *errors: type[Exception]) -> T | None:
         """Do something that must neither hang nor raise anything but these, and note how it went."""
         box: list[T] = []

@@ -116,6 +116,14 @@ def test_moving_the_clock_wakes_a_follower() -> None:
     assert batches[-1].events
 
 
+def test_whoever_waits_for_an_app_without_limits_waits_without_one() -> None:
+    """Infinity is no time that a thread can wait for: it would fail with an error that nobody expects."""
+    host = FakeHost()
+    Runner("s", {"fake": host.scheduler}).run(demo("hold"), "fake")
+    (app,) = host.apps.values()
+    assert app.patience() is None
+
+
 def test_apps_live_as_long_as_their_host() -> None:
     """A second runner of the same host has them, one of another host has not."""
     host = FakeHost()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 
 from torchx_core.schedulers import AppEvent, LogLines, Metric, Progress, StateChanged
 from torchx_core.schedulers.events import StreamName
@@ -67,7 +68,8 @@ class FakeApp:
 
     def patience(self) -> float | None:
         """Return how many seconds nothing will happen by itself, or None for ever."""
-        return self._timers.left()
+        left = self._timers.left()
+        return None if left == inf else left
 
     def stop(self, outcome: str, msg: str, grace_s: float | None = None) -> None:
         """Ask it to end."""

@@ -10,6 +10,7 @@ from typing import cast
 
 from torchx_core.runner import Runner
 from torchx_core.schedulers import Scheduler
+from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.supervisor.plan import ReplicaPlan
 from torchx_core.testing.clock import FakeClock
 from torchx_core.testing.fake.app import FakeApp
@@ -80,6 +81,10 @@ class FakeHost:
     def scheduler(self, session_name: str, **_params: object) -> Scheduler[object]:
         """Return a scheduler of this host: a factory as `Runner` takes it."""
         return cast("Scheduler[object]", FakeScheduler(self, session_name))
+
+    def create(self, record: AppRecord) -> FakeApp:
+        """Return a new app, which has not begun."""
+        return FakeApp(record, [self.script(replica) for replica in record.plan.replicas], self.clock)
 
     def script(self, replica: ReplicaPlan) -> list[Step]:
         """Return what the replica does.

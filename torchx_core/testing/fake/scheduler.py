@@ -86,8 +86,7 @@ class FakeScheduler(Scheduler[LocalRequest]):
             if existing is None:
                 content = encode_record(asked, request.plan, created_at=self._host.clock())
                 record = AppRecord(self._handle(request.app_id), content)  # its place is in memory
-                scripts = [self._host.script(replica) for replica in request.plan.replicas]
-                self._host.apps[self._key(request.app_id)] = FakeApp(record, scripts, self._host.clock)
+                self._host.apps[self._key(request.app_id)] = self._host.create(record)
             elif difference := request_differences(existing.record.asked, asked):
                 raise AppIdConflictError(request.app_id, difference)
         return request.app_id
