@@ -1,14 +1,16 @@
-"""Airflow in this process: DAGs run with ``dag.test()``; and a scheduler that is away."""
+"""Airflow in this process, for DAGs that run with ``dag.test()``; deployments; a scheduler that is away."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_dags import SETTINGS, Dags
+from airflow_jobs import StartJob, starting_jobs
+from airflow_server import AirflowServer
 
 from torchx_core.errors import SchedulerError
 from torchx_core.runner import Runner
@@ -56,3 +58,28 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(Runner, method, answer)
 
     return go
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AirflowServer]:
+    """A deployment with the ``DAGS`` of the test's module.
+
+    What ``environments(home)`` of the module returns, single components find in their environment.
+    """
+    home = tmp_path_factory.mktemp("airflow")
+    environments = getattr(request.module, "environments", None)
+    server = AirflowServer(home, environments(home) if environments else None)
+    try:
+        server.start(request.module.DAGS)
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def begin(airflow: AirflowServer, tmp_path: Path) -> Iterator[StartJob]:
+    """Return what runs the task of a DAG of the deployment and waits until its app has been submitted."""
+    with starting_jobs(airflow, tmp_path) as begin:
+        yield begin

@@ -3,22 +3,19 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from socket import gethostname
 
 import pytest
 from local_apps import app_of, python
 from task_bench import Bench, Crash, DictMemory, Request, echo, sleeper, task_bench
 
-from airflow_torchx import _hold, _sight
+from airflow_torchx import _hold
 from airflow_torchx._hold import Hold
 from airflow_torchx._ownership import OvertakenError
 from airflow_torchx._record import AirflowUnavailableError
-from airflow_torchx._sight import LostAppError, OutOfSightError
 from torchx_core.errors import InvalidAppError, SubmitOutcomeUnknownError
-from torchx_core.runner import Runner, get_runner
+from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle, AppState, is_terminal
 from torchx_core.testing import wait_until
 
@@ -313,53 +310,6 @@ def test_a_cancel_before_the_submit_is_no_error(bench: Bench) -> None:
     assert bench.apps() == {}
 
 
-def _lose(bench: Bench) -> None:
-    """Make the recorded app unknown, as it is on another host."""
-    handle = bench.memory.record.handle
-    bench.runner.cancel(handle, grace_s=0)
-    bench.runner.wait(handle, timeout_s=60)
-    bench.runner.delete(handle)
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[Runner]:
-    """A worker's runner on another host: it sees none of the bench's apps."""
-    with get_runner("s", state_dir=str(tmp_path / "elsewhere")) as runner:
-        yield runner
-        assert runner.list("local_cwd") == []
-
-
-def test_a_try_on_another_host_leaves_the_app_alone(bench: Bench, elsewhere: Runner) -> None:
-    """It neither waits nor starts a second one; back on the app's host the log goes on where it was."""
-    here = bench.runner
-    hold = bench.hold(sleeper(lease_s=600.0))
-    hold.attach()
-    bench.runner = elsewhere
-    with pytest.raises(OutOfSightError, match=f"was submitted on host {gethostname()} .* perhaps there"):
-        bench.hold(sleeper(lease_s=600.0), number=2).attach()
-    bench.runner = here
-    again = bench.hold(sleeper(), number=3)
-    again.attach()
-    assert (again.handle, again.record.missed_since) == (hold.handle, None)
-    assert len(bench.apps()) == 1
-
-
-def test_a_task_resumed_on_another_host_keeps_its_place(bench: Bench, elsewhere: Runner) -> None:
-    """A try that is started again on the app's host goes on where the trigger was."""
-    here = bench.runner
-    hold = bench.hold(echo("a", "b"))
-    hold.attach()
-    *_, end = here.follow(hold.handle)
-    bench.runner = elsewhere
-    with pytest.raises(OutOfSightError):
-        bench.hold(echo("a", "b")).resume(end.cursor)
-    bench.runner = here
-    again = bench.hold(echo("a", "b"), is_rescheduled=True)
-    again.attach()
-    assert (again.follow().state, bench.screen.lines) == (AppState.SUCCEEDED, [])
-    assert len(bench.apps()) == 1
-
-
 def test_a_resumed_task_saves_where_the_trigger_was(bench: Bench) -> None:
     """A worker that dies before it has shown anything leaves the next try nothing that was shown."""
     hold = bench.hold(echo("a", "b"))
@@ -369,49 +319,6 @@ def test_a_resumed_task_saves_where_the_trigger_was(bench: Bench) -> None:
     again = bench.hold(echo("a", "b"), number=2)
     again.attach()
     assert (again.follow().state, bench.screen.lines) == (AppState.SUCCEEDED, [])
-
-
-def test_what_another_host_began_to_submit_is_not_doubled(bench: Bench, elsewhere: Runner) -> None:
-    """Whether it did is seen on that host only; the next try there finds the app."""
-    here = bench.runner
-    with pytest.raises(Crash):
-        bench.hold(sleeper(crash_after=Crash(), lease_s=600.0)).attach()
-    bench.memory.save(replace(bench.memory.record, host="another"))
-    bench.runner = elsewhere
-    with pytest.raises(OutOfSightError, match="on host another"):
-        bench.hold(sleeper(lease_s=600.0), number=2).attach()
-    bench.runner = here
-    bench.hold(sleeper(lease_s=600.0), number=3).attach()
-    assert len(bench.apps()) == 1
-
-
-def test_an_app_out_of_sight_without_lease_is_not_doubled(
-    bench: Bench, elsewhere: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may run on another host, so the try gives up some time, and says what to do."""
-    bench.hold(sleeper()).attach()
-    bench.runner, here = elsewhere, bench.runner
-    with pytest.raises(OutOfSightError, match="the try gives up"):
-        bench.hold(sleeper(), number=2).attach()
-    monkeypatch.setattr(_sight, "LOOK_FOR_S", 0.0)
-    with pytest.raises(LostAppError, match="clear the task to run it afresh"):
-        bench.hold(sleeper(), number=2, is_rescheduled=True).attach()
-    bench.runner = here
-
-
-def test_an_app_out_of_sight_is_outwaited(bench: Bench) -> None:
-    """Once its lease must be over, the next attempt starts."""
-    bench.hold(sleeper(lease_s=0.5)).attach()
-    _lose(bench)
-
-    def attach() -> Hold | None:
-        hold = bench.hold(echo("a"), number=2, is_rescheduled=True)
-        with suppress(OutOfSightError):
-            hold.attach()
-            return hold
-        return None
-
-    assert wait_until(attach, 60).record.attempt == 1
 
 
 def test_a_wrong_app_leaves_nothing(bench: Bench) -> None:

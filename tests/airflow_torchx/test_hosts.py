@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from airflow_jobs import CODE, StartJob, starting_jobs
+from airflow_jobs import CODE, StartJob
 from airflow_server import AirflowServer
 
 from torchx_core.specs import AppState
@@ -20,56 +20,44 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]
 
-DAGS = """
+DAGS = (
+    CODE
+    + """
 import os
-from airflow_torchx import _execution
+from airflow_torchx import _execution, _sight
 from airflow_torchx.operators import torchx
 
 if os.path.exists(os.path.join(os.environ["AIRFLOW_HOME"], "elsewhere")):
     os.environ["TORCHX_STATE_DIR"] += "-elsewhere"
+    _sight.gethostname = lambda: "elsewhere"
 _execution.LOOK_AGAIN_S = 9.0  # sooner, Airflow takes the end of the first process for that of the second
 torchx.DEFER_AFTER_S = 0.5
 dag("retried", retries=1)
 dag("deferred", retries=0, deferrable=True, on_success_callback=print)
 """
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the deployment keeps everything."""
-    return tmp_path_factory.mktemp("airflow")
-
-
-@pytest.fixture(scope="module")
-def airflow(home: Path) -> Iterator[AirflowServer]:
-    """A deployment whose tasks begin on another host while a file says so."""
-    server = AirflowServer(home)
-    try:
-        server.start(CODE + DAGS)
-        yield server
-    finally:
-        server.stop()
+)
 
 
 @pytest.fixture
-def begin(airflow: AirflowServer, tmp_path: Path) -> Iterator[StartJob]:
-    """Return what runs the task of a DAG and waits until its app has been submitted."""
-    with starting_jobs(airflow, tmp_path) as begin:
-        yield begin
+def elsewhere(airflow: AirflowServer) -> Iterator[Path]:
+    """Return the file which says that tasks begin on another host."""
+    file = airflow.home / "elsewhere"
+    yield file
+    file.unlink(missing_ok=True)
 
 
 def test_a_retry_on_another_host_is_started_again_until_it_is_on_the_right_one(
-    airflow: AirflowServer, begin: StartJob, home: Path
+    airflow: AirflowServer, begin: StartJob, elsewhere: Path
 ) -> None:
     """It uses up no try, says where the app is, and the log goes on where it was."""
     job = begin("retried")
     job.write()
     job.wait_for_lines(0)
     job.wait_for_bookmark()
-    (home / "elsewhere").touch()
+    elsewhere.touch()
     os.kill(job.process(), signal.SIGKILL)
     airflow.wait_for(job.task, "up_for_reschedule", 2)
-    (home / "elsewhere").unlink()
+    elsewhere.unlink()
     job.write_all()
     airflow.wait_for(job.task, "success", 2)
     assert [*job.lines(1), *job.lines(2)] == [0, 1, 2, 3]
@@ -78,17 +66,17 @@ def test_a_retry_on_another_host_is_started_again_until_it_is_on_the_right_one(
 
 
 def test_a_deferred_task_that_is_resumed_on_another_host_ends_well(
-    airflow: AirflowServer, begin: StartJob, home: Path
+    airflow: AirflowServer, begin: StartJob, elsewhere: Path
 ) -> None:
     """Its only try begins again on the right one, and shows no line that its trigger has shown."""
     job = begin("deferred")
     airflow.wait_for(job.task, "deferred")
     job.write()
     job.wait_for_lines(0)
-    (home / "elsewhere").touch()
+    elsewhere.touch()
     job.write_all()
     airflow.wait_for(job.task, "up_for_reschedule")
-    (home / "elsewhere").unlink()
+    elsewhere.unlink()
     airflow.wait_for(job.task, "success")
     assert job.lines() == [0, 1, 2, 3]
     assert (job.handles(), job.status().state) == ([job.handle], AppState.SUCCEEDED)

@@ -39,7 +39,7 @@ def test_a_try_knows_where_it_stands(found: Record | None, number: int, standing
     ("state", "submitted", "finding"),
     [
         (None, False, Finding.FREE),
-        (None, True, Finding.LOST),
+        (None, True, Finding.GONE),
         *((state, True, Finding.LIVE) for state in (AppState.SUBMITTED, AppState.PENDING, AppState.RUNNING)),
         (AppState.RUNNING, False, Finding.LIVE),
         (AppState.UNKNOWN, True, Finding.LIVE),
@@ -52,7 +52,13 @@ def test_the_recorded_app_is_judged_by_its_state(
     state: AppState | None, finding: Finding, *, submitted: bool
 ) -> None:
     """An app is submitted only where none can exist, and started anew only where one has failed."""
-    assert find(state, may_be_elsewhere=submitted) is finding
+    assert find(state, make_record(submitted=submitted), elsewhere=False) is finding
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+def test_an_app_that_another_host_may_know_is_looked_for(*, submitted: bool) -> None:
+    """Also one whose submit was not confirmed."""
+    assert find(None, make_record(submitted=submitted), elsewhere=True) is Finding.LOST
 
 
 @pytest.mark.parametrize("state", ["failed", "success", "restarting", "skipped", "removed", None])

@@ -65,7 +65,7 @@ class AirflowServer:
             home: Where everything is kept.
             env_of: What single components find in their environment, as if they ran in other containers.
         """
-        self._home = home
+        self.home = home
         self._env_of = env_of or {}
         self._pids: dict[str, int] = {}
         self._orphans: list[psutil.Process] = []
@@ -105,7 +105,7 @@ class AirflowServer:
 
     def start(self, dags: str) -> None:
         """Start all components with these DAGs and wait until they answer."""
-        folder = self._home / "dags"
+        folder = self.home / "dags"
         folder.mkdir(parents=True)
         (folder / "dags.py").write_text(PROLOGUE + dags)
         subprocess.run(self._command("db", "migrate"), env=self._env, check=True, capture_output=True)
@@ -117,7 +117,7 @@ class AirflowServer:
     @contextlib.contextmanager
     def edited(self, edits: dict[str, str]) -> Iterator[None]:
         """Replace these texts in the file of DAGs for a while."""
-        file = self._home / "dags" / "dags.py"
+        file = self.home / "dags" / "dags.py"
         before = after = file.read_text()
         for old, new in edits.items():
             assert old in before
@@ -132,7 +132,7 @@ class AirflowServer:
         return [sys.executable, "-m", "airflow", *args]
 
     def _start(self, component: str) -> int:
-        log = self._home / f"{component}.{len(list(self._home.glob('*.log')))}.log"
+        log = self.home / f"{component}.{len(list(self.home.glob('*.log')))}.log"
         env = {**self._env, **self._env_of.get(component, {})}
         return start_daemon(self._command(component, *COMPONENTS[component]), env, log)
 
@@ -190,7 +190,7 @@ class AirflowServer:
         wait_until(is_frozen, RUN_TIMEOUT_S)
 
     def _database_is_free(self) -> bool:
-        with contextlib.closing(sqlite3.connect(self._home / "airflow.db", isolation_level=None)) as database:
+        with contextlib.closing(sqlite3.connect(self.home / "airflow.db", isolation_level=None)) as database:
             try:
                 database.execute("begin immediate")
             except sqlite3.OperationalError:
@@ -206,7 +206,7 @@ class AirflowServer:
         now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}"
 
         def is_heard() -> bool:
-            with contextlib.closing(sqlite3.connect(self._home / "airflow.db")) as database:
+            with contextlib.closing(sqlite3.connect(self.home / "airflow.db")) as database:
                 (heard,) = database.execute(query, (task.dag_id, task.run_id)).fetchone()
             return heard is not None and str(heard) > now
 
@@ -243,7 +243,7 @@ class AirflowServer:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, headers, method=method)  # noqa: S310  (our own)
-        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=300) as response:  # noqa: S310
             return json.load(response)
 
     def _ask(self, method: str, path: str, body: dict[str, object] | None = None) -> Any:

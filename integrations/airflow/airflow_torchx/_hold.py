@@ -25,7 +25,6 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from socket import gethostname
 from time import monotonic, time
 from typing import Protocol
 
@@ -34,7 +33,7 @@ from airflow_torchx._ownership import OvertakenError, sign, sign_off
 from airflow_torchx._persistence import TICK_S, Persistence
 from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
 from airflow_torchx._record import AirflowUnavailableError, Memory, Record
-from airflow_torchx._sight import LostAppError, OutOfSightError, began_elsewhere, look_until
+from airflow_torchx._sight import look_elsewhere, may_be_elsewhere, may_run_elsewhere, this_host, why_gone
 from airflow_torchx._tries import TaskTry, make_app_id
 from torchx_core.errors import (
     AppIdConflictError,
@@ -187,7 +186,7 @@ class Hold:
                     self._complete()
             case Standing.CLEARED:
                 assert record is not None
-                self._end(record.handle)
+                self._end(record)
                 self._record = self._fresh_record()
             case Standing.FIRST:
                 self._record = self._fresh_record()
@@ -208,7 +207,8 @@ class Hold:
         try:
             self._absences.ask(self._take_over)
         except UnknownAppException:
-            self._look_elsewhere()
+            if may_be_elsewhere(self.record):
+                look_elsewhere(self.record, self._try, self._save)
             raise
         self.bookmark()
 
@@ -276,7 +276,9 @@ class Hold:
                 if isinstance(event, StateChanged) and event.status is not None:
                     status = event.status
             self._log.tick()
-            self._record = replace(self.record, cursor=batch.cursor)
+            self._record = replace(
+                self.record, cursor=batch.cursor, ended=status.state.name if status else ""
+            )
             if monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_arrived()
             self._look(self)
@@ -303,22 +305,21 @@ class Hold:
 
     def bookmark(self) -> None:
         """Save how far the log got; when that fails, the next try repeats some lines, no more."""
-        if self._record == self._saved:
-            return
-        try:
-            self._save()
-        except AirflowUnavailableError as err:
-            self._saved_at = monotonic()
-            logger.warning("cannot save the log position of %s: %s", self.handle, err)
+        self._try_to_save(self.record)
 
     def _save_arrived(self) -> None:
         """Save the position of the save before: what was shown since may lie in the supervisor's pipe."""
-        record = self.record
-        self._record = replace(record, cursor=self._arrived)
+        arrived, self._arrived = self._arrived, self.record.cursor
+        self._try_to_save(replace(self.record, cursor=arrived))
+
+    def _try_to_save(self, record: Record) -> None:
+        if record == self._saved:
+            return
         try:
-            self.bookmark()
-        finally:
-            self._record, self._arrived = record, record.cursor
+            self._save(record)
+        except AirflowUnavailableError as err:
+            self._saved_at = monotonic()
+            logger.warning("cannot save the log position of %s: %s", self.handle, err)
 
     def cancel(self, reason: str) -> None:
         """Ask for the app's end, unless a newer try has it; works at any point of `attach` and `follow`.
@@ -346,8 +347,9 @@ class Hold:
         """Submit the recorded app, or go on with what is there, until there is one to follow."""
         while True:
             status = self._absences.ask(lambda: self._runner.status(self.handle))
-            may_be_elsewhere = self.record.submitted or began_elsewhere(self.record)
-            match find(status.state if status else None, may_be_elsewhere=may_be_elsewhere):
+            match find(
+                status.state if status else None, self.record, elsewhere=may_be_elsewhere(self.record)
+            ):
                 case Finding.LIVE:
                     assert status is not None
                     self._record = replace(self.record, submitted=True, missed_since=None)
@@ -357,14 +359,16 @@ class Hold:
                         return
                     self._see_off()
                 case Finding.FREE:
-                    self._record = replace(self.record, deadline=self._deadline, host=gethostname())
+                    self._record = replace(self.record, deadline=self._deadline, host=this_host())
                     if self._start():
                         return
                 case Finding.OVER:
                     status = self.follow()
                     self._next_attempt(f"{self.handle} ended {status.state}: {status.failure_summary()}")
+                case Finding.GONE:
+                    self._next_attempt(why_gone(self.record))
                 case Finding.LOST:
-                    self._look_elsewhere()
+                    look_elsewhere(self.record, self._try, self._save)
                     self._next_attempt(f"{self.handle} is unknown here and its lease is over")
 
     def _start(self) -> bool:
@@ -406,13 +410,13 @@ class Hold:
             AppIdConflictError: Somebody has submitted another request under this id.
             InvalidInputError: The DAG asks for what cannot be.
         """
-        self._save()
+        self._save(self.record)
         request = self._request(self.record.deadline)
         app_id = parse_app_handle(self.handle).app_id
         self._absences.ask(lambda: request.submit(self._runner, app_id))
         self._log.say(f"submitted {self.handle}")
         self._record = replace(self.record, submitted=True)
-        self._save()
+        self._save(self.record)
 
     def _await_start(self, why: InvalidInputError) -> None:
         """See whether an app that we cannot submit as it is starts all the same; cancel it if not."""
@@ -457,21 +461,24 @@ class Hold:
             lease_s=request.lease_s,
             deadline=self._deadline,
             unwatched=unwatched,
-            host=gethostname(),
+            host=this_host(),
         )
 
-    def _save(self) -> None:
-        self._memory.save(self.record)
-        self._saved = self.record
+    def _save(self, record: Record) -> None:
+        self._memory.save(record)
+        self._saved = record
         self._saved_at = monotonic()
 
     def _take_over(self) -> bool:
         """Become the owner; false when an earlier try has given the app up."""
         return sign(self._runner, self.handle, self._try)
 
-    def _end(self, handle: AppHandle) -> None:
-        """Cancel the app of an earlier generation and wait until it is gone."""
+    def _end(self, record: Record) -> None:
+        """Cancel the app of an earlier generation and wait until it is gone; raises as `attach` does."""
+        handle = record.handle
         status = self._absences.ask(lambda: self._runner.status(handle))
+        if status is None and may_run_elsewhere(record, self._try):
+            look_elsewhere(record, self._try, self._save)
         if status is None or status.is_terminal():
             return
         self._log.say(f"the task was cleared: cancelling {handle} first")
@@ -482,19 +489,3 @@ class Hold:
         self._runner.cancel(handle, reason=CLEARED_REASON, if_owner=self._try.token)
         for _ in self._runner.follow(handle, logs=False, tick_s=TICK_S):
             self._look(self)
-
-    def _look_elsewhere(self) -> None:
-        """Have the try started again until the app that we cannot see must have ended, its lease not renewed.
-
-        Waiting here would take a slot, and failing a retry; and no other worker could look.
-        """
-        since = self.record.missed_since or time()
-        until = look_until(self.record, since)
-        self._record = replace(self.record, missed_since=since)
-        self._save()
-        if time() < until:
-            raise OutOfSightError(self.record, until)
-        if self.record.lease_s is None:
-            self._record = replace(self.record, missed_since=None)
-            self._save()
-            raise LostAppError(self.record)

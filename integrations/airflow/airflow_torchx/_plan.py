@@ -53,13 +53,20 @@ class Finding(Enum):
     FREE = "not there and never confirmed: submit it"
     LIVE = "active, or succeeded: follow it to its end"
     OVER = "ended otherwise than SUCCEEDED: the next attempt is due"
+    GONE = "unknown on the host from which it was submitted: the next attempt is due"
     LOST = "unknown here: it may run where this worker cannot see it"
 
 
-def find(state: AppState | None, *, may_be_elsewhere: bool) -> Finding:
-    """Judge the recorded app by its state; None when the scheduler does not know it."""
+def find(state: AppState | None, record: Record, *, elsewhere: bool) -> Finding:
+    """Judge the recorded app.
+
+    Args:
+        state: Its state; None when the scheduler does not know it.
+        record: What is remembered of it.
+        elsewhere: Whether another host may know an app that this one does not.
+    """
     if state is None:
-        return Finding.LOST if may_be_elsewhere else Finding.FREE
+        return Finding.LOST if elsewhere else Finding.GONE if record.submitted else Finding.FREE
     if is_terminal(state) and state is not AppState.SUCCEEDED:
         return Finding.OVER
     return Finding.LIVE

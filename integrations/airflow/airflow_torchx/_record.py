@@ -31,7 +31,9 @@ class StoredRecord(TypedDict):
     unwatched: NotRequired[bool]
     host: NotRequired[str]
     missed_since: NotRequired[float | None]
-    """Older versions know nothing of these three, and may read and write the record all the same."""
+    reported_lost: NotRequired[int | None]
+    ended: NotRequired[str]
+    """Older versions know nothing of these five, and may read and write the record all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,13 @@ class Record:
     """The name of the host from which it was submitted; empty where an older version did not say."""
     missed_since: float | None = None
     """Since when tries on other hosts have looked for it in vain, in seconds since the epoch."""
+    reported_lost: int | None = None
+    """The generation that failed because nobody could tell whether the app still runs, and said what to do.
+
+    A user who clears the task after that says that the app has been ended.
+    """
+    ended: str = ""
+    """The terminal state in which a try saw the app; empty as long as none has."""
 
     def to_json(self) -> StoredRecord:
         """Return the stored form."""
@@ -79,6 +88,8 @@ class Record:
             unwatched=self.unwatched,
             host=self.host,
             missed_since=self.missed_since,
+            reported_lost=self.reported_lost,
+            ended=self.ended,
         )
 
     @staticmethod
@@ -104,6 +115,8 @@ class Record:
             unwatched=stored.get("unwatched", False),
             host=stored.get("host", ""),
             missed_since=stored.get("missed_since"),
+            reported_lost=stored.get("reported_lost"),
+            ended=stored.get("ended", ""),
         )
 
 

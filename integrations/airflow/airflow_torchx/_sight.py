@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from socket import gethostname
 from time import time
 
 from airflow_torchx._record import Record
+from airflow_torchx._tries import TaskTry
 from torchx_core.errors import TorchXError
-from torchx_core.specs import parse_app_handle
+from torchx_core.specs import AppState, parse_app_handle
 
-__all__ = ["LOOK_AGAIN_S", "LostAppError", "OutOfSightError", "began_elsewhere", "look_until"]
+__all__ = [
+    "LOOK_AGAIN_S",
+    "LostAppError",
+    "OutOfSightError",
+    "look_elsewhere",
+    "may_be_elsewhere",
+    "may_run_elsewhere",
+    "this_host",
+]
 
 LOOK_AGAIN_S = 30.0
 """How long after a look for the app on a wrong host the next one is due, perhaps on the right one.
@@ -21,10 +32,55 @@ LOOK_FOR_S = 1800.0
 ADVICE = "give the task a queue that the workers of one host serve"
 
 
-def began_elsewhere(record: Record) -> bool:
-    """Return whether an app that is not seen may run all the same, on the one host from which it is seen."""
+def this_host() -> str:
+    """Return the name by which records know the host."""
+    return gethostname()
+
+
+def may_be_elsewhere(record: Record) -> bool:
+    """Return whether an app that is unknown here may be known where it was submitted, and is of use there.
+
+    One that failed is of none, wherever it is: the next attempt is due.
+    """
+    if record.host == this_host() or record.ended not in {"", AppState.SUCCEEDED.name}:
+        return False
     scheduler = parse_app_handle(record.handle).scheduler_backend
-    return scheduler.startswith("local_") and record.host not in {"", gethostname()}
+    return record.submitted or (scheduler.startswith("local_") and record.host != "")
+
+
+def why_gone(record: Record) -> str:
+    """Say why an app that is unknown here is not looked for elsewhere."""
+    if record.ended:
+        return f"{record.handle} ended {record.ended} on host {record.host}"
+    return f"{record.handle} is gone: it was deleted on this host, {this_host()}, where it was submitted"
+
+
+def may_run_elsewhere(record: Record, this_try: TaskTry) -> bool:
+    """Return whether an app of an earlier generation, unknown here, may still run where it was submitted.
+
+    A user who clears a task again after it has failed for just this doubt says that it does not.
+    """
+    is_answered = record.reported_lost not in {None, this_try.generation}
+    return may_be_elsewhere(record) and not record.ended and not is_answered
+
+
+def look_elsewhere(record: Record, this_try: TaskTry, save: Callable[[Record], None]) -> None:
+    """Have the try started again until the app that we cannot see must have ended, its lease not renewed.
+
+    Waiting here would take a slot, and failing a retry; and no other worker could look.
+
+    Raises:
+        OutOfSightError: It may still run.
+        LostAppError: Nobody can tell.
+    """
+    since = record.missed_since or time()
+    until = look_until(record, since)
+    save(replace(record, missed_since=since))
+    if time() < until:
+        raise OutOfSightError(record, until)
+    if record.lease_s is None:
+        save(replace(record, missed_since=None, reported_lost=this_try.generation))
+        raise LostAppError(record)
 
 
 def look_until(record: Record, since: float) -> float:
@@ -38,8 +94,8 @@ class LostAppError(TorchXError):
     def __init__(self, record: Record) -> None:
         """Name the app."""
         super().__init__(
-            f"{_whereabouts(record)}; without a lease nobody can tell whether it still runs; {ADVICE},"
-            " or clear the task to run it afresh"
+            f"{_whereabouts(record)}; without a lease nobody can tell whether it still runs; end it there"
+            f" (torchx-core cancel '{record.handle}') and clear the task to run it afresh, or {ADVICE}"
         )
 
 
@@ -58,5 +114,5 @@ class OutOfSightError(TorchXError):
 def _whereabouts(record: Record) -> str:
     return (
         f"{record.handle} was submitted on host {record.host or 'unknown'} by an earlier process of this"
-        f" task, and is unknown on this one, {gethostname()}"
+        f" task, and is unknown on this one, {this_host()}"
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from airflow_server import AirflowServer
 
@@ -58,17 +56,6 @@ with DAG("failing", schedule=None, is_paused_upon_creation=False):
 
     fails()
 """
-
-
-@pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
-    """A deployment with these DAGs."""
-    server = AirflowServer(tmp_path_factory.mktemp("airflow"))
-    try:
-        server.start(DAGS)
-        yield server
-    finally:
-        server.stop()
 
 
 def test_mapped_functions_are_deferred_and_return_what_they_return(airflow: AirflowServer) -> None:

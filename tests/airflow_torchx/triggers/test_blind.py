@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from airflow_jobs import CODE, StartJob, starting_jobs
+from airflow_jobs import CODE, StartJob
 from airflow_server import AirflowServer
 
 from torchx_core.specs import AppState
@@ -21,7 +20,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]
 
-DAGS = """
+DAGS = (
+    CODE
+    + """
 from airflow_torchx.operators import torchx
 
 torchx.DEFER_AFTER_S = 0.5
@@ -29,31 +30,17 @@ dag("only-try", deferrable=True, retries=0)
 dag("two-tries", deferrable=True, retries=1)
 dag("connected", deferrable=True, retries=0, torchx_conn_id="here")
 """
+)
 BLIND = "the triggerer could not follow the app"
 
 
-@pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
-    """A deployment whose triggerer has a state directory of its own, and lacks a connection."""
-    home = tmp_path_factory.mktemp("airflow")
+def environments(home: Path) -> dict[str, dict[str, str]]:
+    """Give the triggerer a state directory of its own, and keep a connection from it."""
     connection = json.dumps({"conn_type": "torchx", "extra": {"scheduler": "local_cwd"}})
-    env_of = {
+    return {
         "triggerer": {"TORCHX_STATE_DIR": str(home / "elsewhere")},
         "scheduler": {"AIRFLOW_CONN_HERE": connection},  # which starts the workers
     }
-    server = AirflowServer(home, env_of)
-    try:
-        server.start(CODE + DAGS)
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture
-def begin(airflow: AirflowServer, tmp_path: Path) -> Iterator[StartJob]:
-    """Return what runs the task of a DAG and waits until its app has been submitted."""
-    with starting_jobs(airflow, tmp_path) as begin:
-        yield begin
 
 
 @pytest.mark.parametrize(("dag_id", "why"), [("only-try", "unknown app"), ("connected", "isn't defined")])

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import psutil
 import pytest
-from airflow_jobs import CODE, StartJob, starting_jobs
+from airflow_jobs import CODE, StartJob
 from airflow_server import AirflowServer
 
 from torchx_core.specs import AppState
@@ -19,7 +16,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]
 
-DAGS = """
+DAGS = (
+    CODE
+    + """
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator
 from airflow_torchx.operators import torchx
@@ -37,32 +36,15 @@ dag("deferred", deferrable=True, torchx_conn_id="here")
 with DAG("others", schedule=None, is_paused_upon_creation=False):
     Pause(task_id="t")
 """
+)
 APPS = 4
-
-
-@pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
-    """A deployment with these DAGs, and a connection."""
-    server = AirflowServer(tmp_path_factory.mktemp("airflow"))
-    try:
-        server.start(CODE + DAGS)
-        server.add_connection("here", {"scheduler": "local_cwd"})
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture
-def begin(airflow: AirflowServer, tmp_path: Path) -> Iterator[StartJob]:
-    """Return what runs the task of a DAG and waits until its app has been submitted."""
-    with starting_jobs(airflow, tmp_path) as begin:
-        yield begin
 
 
 def test_a_triggerer_outlives_our_triggers_and_a_user_can_end_them(
     airflow: AirflowServer, begin: StartJob
 ) -> None:
     """Their questions (note, connection, state) and answers do not mix with those of its other triggers."""
+    airflow.add_connection("here", {"scheduler": "local_cwd"})
     triggerer = psutil.Process(airflow.pid_of("triggerer"))
     runners = triggerer.children()
     other = airflow.trigger("others")
