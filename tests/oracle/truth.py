@@ -41,6 +41,8 @@ class Copy:
     replica: int
     attempt: int
     copy: int
+    who: str = ""
+    """What its lines say they are from."""
     pid: int = 0
     parent: int = 0
     started: float = 0.0
@@ -100,6 +102,7 @@ def _take(copy: Copy, note: dict[str, Any]) -> None:
     match note["what"]:
         case "start":
             copy.pid, copy.parent, copy.started = note["pid"], note["parent"], note["time"]
+            copy.who = note["who"]
         case "print":
             copy.said += _lines(copy, note)
         case "printed":
@@ -124,9 +127,8 @@ def _make_sure(said: list[Said]) -> None:
 
 
 def _lines(copy: Copy, note: dict[str, Any]) -> list[Said]:
-    who = f"{copy.role}/{copy.replica}/{copy.attempt}"
     stream, kind, size = note["stream"], note["kind"], note["size"]
-    texts = [line(who, stream, note["first"] + i, kind, size) for i in range(note["count"])]
+    texts = [line(copy.who, stream, note["first"] + i, kind, size) for i in range(note["count"])]
     return [
         Said(
             stream=stream,

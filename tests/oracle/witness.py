@@ -1,7 +1,8 @@
 """The witness: a replica's program that does what a script says, and writes down elsewhere what it did.
 
-``python3 witness.py DIRECTORY ROLE REPLICA`` carries out ``DIRECTORY/script.json`` and keeps its notes in the
-same directory, which the product knows nothing of. Only the standard library: it runs in containers and on
+``python3 witness.py DIRECTORY ROLE REPLICA`` carries out the ``script.json`` beside this file and keeps its
+notes in the directory, which the product knows nothing of. That is the folder of this file, or one below it
+for each app: then each line names the app too. Only the standard library: it runs in containers and on
 nodes. Each line that it prints says whose it is and can be made again from that (`line`).
 
 What is exact: a note is written before each write(2) to a stream and another after it. Bytes between the two
@@ -33,7 +34,7 @@ def line(who: str, stream: str, number: int, kind: str, size: int) -> bytes:
     """Return a line of the witness, without its newline.
 
     Args:
-        who: ``ROLE/REPLICA/ATTEMPT``.
+        who: ``ROLE/REPLICA/ATTEMPT``, and ``@APP`` where there may be several apps.
         stream: ``stdout`` or ``stderr``.
         number: 0-based, in this stream.
         kind: ``plain``, ``bar`` (carriage returns), ``wide`` (UTF-8), ``broken`` (no UTF-8).
@@ -90,15 +91,19 @@ class Witness:
 
     def __init__(self, directory: str, role: str, replica: str) -> None:
         """Note the start before anything else."""
+        os.makedirs(directory, exist_ok=True)
         self._notes = Notes(directory, role, replica)
-        self._who = f"{role}/{replica}/{self._notes.attempt}"
+        home = os.path.dirname(os.path.abspath(__file__))
+        app = "" if os.path.abspath(directory) == home else "@" + os.path.basename(directory)
+        self._home = home
+        self._who = f"{role}/{replica}/{self._notes.attempt}{app}"
         self._alive = self._notes.lock("")
-        self._notes.add("start", pid=os.getpid(), parent=os.getppid())
+        self._notes.add("start", pid=os.getpid(), parent=os.getppid(), who=self._who)
         self._next = dict.fromkeys(STREAMS, 0)
         self._children = 0
         self._told = False
         self._goodbye: tuple[int, int] | None = None
-        with open(os.path.join(directory, "script.json"), encoding="utf-8") as file:
+        with open(os.path.join(home, "script.json"), encoding="utf-8") as file:
             attempts = json.load(file)[f"{role}/{replica}"]
         self._steps: list[list[object]] = attempts[min(int(self._notes.attempt), len(attempts) - 1)]
 
@@ -189,6 +194,14 @@ class Witness:
 
     def _do_hold(self) -> None:
         self._do_pause(LONGEST_S)
+
+    def _do_gate(self, name: str) -> None:
+        """Wait until somebody makes the file of that name beside this program."""
+        deadline = time.monotonic() + LONGEST_S
+        while not os.path.exists(os.path.join(self._home, name)) and time.monotonic() < deadline:
+            self._do_pause(0.02)
+            if self._is_leaving():
+                return
 
     def _do_deaf(self) -> None:
         """Ignore SIGTERM from now on, but note it."""
