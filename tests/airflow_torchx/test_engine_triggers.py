@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -60,3 +62,26 @@ def test_a_question_is_answered_though_nobody_waits_any_more() -> None:
         await asyncio.wait_for(pipe.answered.wait(), 60)
 
     asyncio.run(leave())
+
+
+READS_LATE = """
+import os, socket
+from airflow.sdk.log import configure_logging
+from airflow_torchx._engine import emit
+from airflow_torchx._engine_triggers import unread_log
+
+ours, airflows = socket.socketpair()
+configure_logging(json_output=True, output=os.fdopen(ours.detach(), "wb", buffering=0))
+found = [unread_log() > 0]
+emit("info", "a line")
+found.append(unread_log() > 0)
+airflows.recv(1 << 16)
+found.append(unread_log() > 0)
+print(found)
+"""
+
+
+def test_what_airflow_has_yet_to_read_is_known() -> None:
+    """Its triggerer gives each trigger's process such a channel for its log."""
+    done = subprocess.run([sys.executable, "-c", READS_LATE], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[False, True, False]"

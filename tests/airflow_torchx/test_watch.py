@@ -5,7 +5,7 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -72,12 +72,14 @@ def _make_watch(
     bookmarks: Pace = FREE,
     noted: str | None = None,
     cursor: str | None = None,
+    unread: Callable[[], int] = lambda: 0,
+    seen: Seen | None = None,
     **fields: object,
 ) -> tuple[Watch, Seen]:
-    seen = Seen()
+    seen = seen or Seen()
     deferral = Deferral(handle=handle, token="me", cursor=cursor, not_before=0.0, **fields)  # type: ignore[arg-type]  # noqa: S106
     pace = Paces(lines=paces or [FREE], standstills=standstills, bookmarks=bookmarks)
-    watch = Watch(runner, deferral, seen, seen.bookmark, pace, seen.hide, noted)
+    watch = Watch(runner, deferral, seen, seen.bookmark, pace, seen.hide, noted, unread)
     return watch, seen
 
 
@@ -88,6 +90,34 @@ def test_every_line_is_shown_and_the_end_is_seen(runner: Runner) -> None:
     assert (seen.lines, watch.drained) == (["a", "b"], True)
     assert list(runner.follow(handle, fired.cursor)) == []
     assert seen.saved == [fired.cursor]
+
+
+def test_the_end_waits_for_who_reads_the_log(runner: Runner) -> None:
+    """Airflow shows nothing more of a trigger that has ended, whatever it has yet to read."""
+    left = [3, 2, 1]
+    watch, seen = _make_watch(runner, _submit(runner, "echo a"), unread=lambda: left.pop() if left else 0)
+    fired = asyncio.run(watch.until_over())
+    assert (left, seen.lines, seen.saved) == ([], ["a"], [fired.cursor])
+
+
+def test_only_what_was_read_is_saved(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A triggerer that is killed takes along what it has not read, and the next one goes on from there."""
+    monkeypatch.setattr(_watch, "SAVE_EVERY_S", -1.0)
+    script = f"echo a; until [ -e '{tmp_path}/go' ]; do sleep 0.05; done; echo b"
+    handle = _submit(runner, script)
+
+    class Reader(Seen):
+        def write(self, event: AppEvent) -> None:
+            super().write(event)
+            if self.lines:
+                (tmp_path / "go").touch()
+
+    seen = Reader()
+    watch, _ = _make_watch(runner, handle, unread=lambda: int("b" not in seen.lines), seen=seen)
+    fired = asyncio.run(watch.until_over())
+    assert (seen.lines, seen.saved[-1]) == (["a", "b"], fired.cursor)
+    after_first_save = [line for batch in runner.follow(handle, seen.saved[0]) for line in batch.lines()]
+    assert after_first_save == []
 
 
 def test_a_cursor_of_another_app_is_not_followed(runner: Runner) -> None:

@@ -88,7 +88,8 @@ class TaskTrial:
         """Words of the message of an app that a user's act has cancelled."""
         self.wants: set[str] = set()
         """In which states the task may end for a user's act; empty: as its last app did."""
-        self.may_lose = False
+        self.cut_short: set[str] = set()
+        """Apps of which the log may lack the end, for a user has ended their task."""
         self.log: list[str] = []
         self.found: list[Violation] = []
         self.runner = get_runner(state_dir=str(airflow.state_dir))
@@ -231,7 +232,6 @@ class TaskTrial:
         promises = Promises(
             max_retries={role.name: role.max_retries for role in self.scenario.roles},
             policies={role.name: role.policy for role in self.scenario.roles},
-            may_lose=self.may_lose,
             may_end=frozenset({"CANCELLED"} if self.excused else ()),
             words=self.excused,
         )
@@ -249,7 +249,7 @@ class TaskTrial:
     def _judge_log(self, truth: list[Copy]) -> list[Violation]:
         self.log = [self.airflow.log(self.task, each) for each in self.airflow.tries(self.task)]
         lines = [line for page in self.log for line in page.split("\n")]
-        return judge_task_log(truth, lines, may_lose=self.may_lose)
+        return judge_task_log(truth, lines, cut_short=self.cut_short)
 
     def _judge_end(self, state: str, number: int, last: AppStatus | None) -> None:
         if last is None:
@@ -286,7 +286,7 @@ class TaskTrial:
                 self.runner.cancel(handle, grace_s=0.1)
                 self.runner.wait(handle, timeout_s=30)
                 self.runner.delete(handle)
-                left = [str(p) for p in self.airflow.state_dir.rglob(f"*{handle.rpartition('/')[2]}*")]
+                left = [str(p) for p in self.airflow.state_dir.rglob(handle.rpartition("/")[2])]
                 self.found += [Violation("left-behind", path) for path in left]
         self.runner.close()
         LocalBackend().clean(self.root, "", ())

@@ -72,6 +72,7 @@ def _end_by_user(trial: TaskTrial, act: Act, wants: str) -> None:
     if not trial.is_over():
         trial.excused += ("cancelled by user action in Airflow",)
         trial.wants = {wants}
+        trial.cut_short |= set(trial.apps())
         act(trial)
 
 
@@ -95,6 +96,7 @@ def clear(trial: TaskTrial) -> None:
         return
     first = list(trial.apps())
     trial.excused += ("the Airflow task was cleared",)
+    trial.cut_short |= set(first)
     trial.airflow.clear(trial.task)
     trial.eventually(lambda: list(trial.apps()) != first or trial.is_over(), "the cleared task's app")
 

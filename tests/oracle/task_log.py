@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from judge import Violation
 from truth import Copy, Said
@@ -24,13 +24,15 @@ Stream = tuple[str, str]
 """Whose lines they are (``ROLE/REPLICA/ATTEMPT@APP``), and the stream."""
 
 
-def judge_task_log(truth: Sequence[Copy], log: Sequence[str], *, may_lose: bool = False) -> list[Violation]:
+def judge_task_log(
+    truth: Sequence[Copy], log: Sequence[str], *, cut_short: Collection[str] = ()
+) -> list[Violation]:
     """Return every promise about lines that was broken.
 
     Args:
         truth: Of all apps of the task.
         log: The lines of all tries, in order.
-        may_lose: What a supervisor was killed with may be lost.
+        cut_short: The apps of which the log may lack the end.
     """
     shown: dict[Stream, list[str]] = defaultdict(list)
     nameless: Counter[str] = Counter()
@@ -49,14 +51,16 @@ def judge_task_log(truth: Sequence[Copy], log: Sequence[str], *, may_lose: bool 
     for (who_says, stream), copy in streams.items():
         sure, whole = _as_shown(copy, stream)
         own = [line for line in whole if _WHO.match(line)]
-        bars_sure.update(f"[{copy.role}/{copy.replica}] {line}" for line in sure if not _WHO.match(line))
+        may_end = copy.who.rpartition("@")[2] in cut_short
+        if not may_end:
+            bars_sure.update(f"[{copy.role}/{copy.replica}] {line}" for line in sure if not _WHO.match(line))
         bars.update(f"[{copy.role}/{copy.replica}] {line}" for line in whole if not _WHO.match(line))
         surely = [line for line in sure if _WHO.match(line)]
         got = shown.pop((who_says, stream), [])
-        found += _judge_stream(f"{who_says} {stream}", surely, own, got, may_lose=may_lose)
+        found += _judge_stream(f"{who_says} {stream}", [] if may_end else surely, own, got)
     for (who_says, stream), lines in shown.items():
         found.append(Violation("strange-line", f"{who_says} {stream}: {lines[0][:80]!r}"))
-    if (missing := bars_sure - nameless) and not may_lose:
+    if missing := bars_sure - nameless:
         found.append(Violation("lost-line", f"{dict(missing)}"[:300]))
     found += [
         Violation("repeated-line" if text in bars else "strange-line", f"{count} x {text[:80]!r}")
@@ -81,15 +85,13 @@ def _lines(said: Sequence[Said]) -> list[str]:
     )
 
 
-def _judge_stream(
-    where: str, sure: list[str], whole: list[str], got: list[str], *, may_lose: bool
-) -> Iterator[Violation]:
+def _judge_stream(where: str, sure: list[str], whole: list[str], got: list[str]) -> Iterator[Violation]:
     if got[: len(sure)] == sure and _begins(whole, got):
         return
     missing, strange = Counter(sure) - Counter(got), Counter(got) - Counter(whole)
     repeated = [line for line in strange if line in whole]
     foreign = [line for line in strange if line not in whole and not any(w.startswith(line) for w in whole)]
-    if missing and not may_lose:
+    if missing:
         yield Violation("lost-line", f"{where}: {len(missing)}, as {next(iter(missing))[:80]!r}")
     if repeated:
         yield Violation("repeated-line", f"{where}: {len(repeated)}, as {repeated[0][:80]!r}")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Collection, Mapping
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from typing import Any, TypeVar
 
+import structlog
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 from asgiref.sync import sync_to_async
 
@@ -25,6 +29,7 @@ __all__ = [
     "make_event",
     "present_state_of",
     "save_note",
+    "unread_log",
 ]
 
 KILLS_REACH_TRIGGERS = hasattr(BaseTrigger, "on_kill")
@@ -96,3 +101,16 @@ async def save_note(trigger: BaseTrigger, key: str, value: str) -> None:
 async def hide_secrets(env: Mapping[str, str]) -> None:
     """Do what `_engine.mask_secrets` does, which tells Airflow's own process too."""
     await ask_airflow(mask_secrets, env)
+
+
+def unread_log() -> int:
+    """Return whether Airflow has yet to read some of this process's log: not 0 then; 0 where nobody can tell.
+
+    A triggerer reads the log of its triggers in pieces of 4 KB, one each time it has gone through its other
+    work, and closes the log of a trigger that has ended. What it reads of that later is in its own log alone.
+    """
+    output: Any = getattr(structlog.get_config()["logger_factory"], "io", None)
+    try:
+        return int.from_bytes(ioctl(output.fileno(), TIOCOUTQ, bytes(4)), sys.byteorder)
+    except (AttributeError, OSError, ValueError):
+        return 0

@@ -36,6 +36,9 @@ LONGEST_PAUSE_S = 30.0
 """Meanwhile nobody renews the app's lease: where more would be due, the rest is left to the worker."""
 GIVE_UP_S = 1800.0
 """How long the scheduler may be away before the task fails; the app goes on and a retry finds it."""
+READ_S = 600.0
+"""How long the log of an app that has ended may take to be read."""
+READ_TICK_S = 0.1
 STANDSTILL_S = 10.0
 """A triggerer that stood still for so long may have been replaced meanwhile, and does not know it yet."""
 HOLD_BACK_S = 10.0
@@ -71,6 +74,7 @@ class Watch:
         paces: Paces,
         hide: Callable[[Mapping[str, str]], Awaitable[None]],
         cursor: str | None = None,
+        unread: Callable[[], int] = lambda: 0,
     ) -> None:
         """Do nothing yet.
 
@@ -82,6 +86,7 @@ class Watch:
             paces: How fast all that may be done.
             hide: Hides the secrets among a role's environment variables in everything shown from now on.
             cursor: How far an earlier watch has shown the log; None for the deferral's own.
+            unread: How much of what was shown its reader has yet to read; 0 where nobody can tell.
         """
         self._runner = runner
         self._deferral = deferral
@@ -89,10 +94,11 @@ class Watch:
         self._bookmark = bookmark
         self._paces = paces
         self._hide = hide
-        self._cursor = self._saved = cursor or deferral.cursor
+        self._cursor = self._saved = self._read = cursor or deferral.cursor
+        self._unread = unread
         self._save_at = time.monotonic() + SAVE_EVERY_S
         self._ask_at = self._awake_at = time.monotonic()
-        self._is_over = False
+        self._is_over = self._has_ended = False
         self._quiet = deferral.quiet
         self._timed_out = False
         self._cancelled = False
@@ -102,6 +108,7 @@ class Watch:
     async def until_over(self) -> Fired:
         """Return when the app is terminal, or when nobody can tell any more."""
         error = await self._persist()
+        await self._await_reader()
         await self._save()
         return Fired(
             cursor=self._cursor,
@@ -152,6 +159,7 @@ class Watch:
                 await self._show_all(batch)
                 self._log.tick()
                 if _is_last(batch):
+                    self._has_ended = True
                     self.drained = not self._quiet
                     return
                 if time.monotonic() >= self._save_at:
@@ -193,12 +201,21 @@ class Watch:
             await self._pause(len(piece.lines) if isinstance(piece, LogLines) else 1, took_s)
         self._cursor = batch.cursor
 
+    async def _await_reader(self) -> None:
+        """Wait until what was shown has been read: Airflow shows no more of a trigger that has ended."""
+        until = time.monotonic() + (READ_S if self._has_ended else LONGEST_PAUSE_S)
+        while self._unread() and time.monotonic() < until:  # noqa: ASYNC110  (nothing tells of it)
+            await asyncio.sleep(READ_TICK_S)
+
     async def _save(self) -> None:
+        """Save how far the log has been read: a triggerer that is killed takes the rest along."""
         delay_s = SAVE_EVERY_S
-        if self._cursor is not None and self._cursor != self._saved:
-            await self._bookmark(self._cursor)
+        if not self._unread():
+            self._read = self._cursor
+        if self._read is not None and self._read != self._saved:
+            await self._bookmark(self._read)
             delay_s += self._paces.bookmarks.spend(1)
-        self._saved = self._cursor
+        self._saved = self._read
         self._save_at = time.monotonic() + delay_s
 
     async def _enforce_deadline(self) -> None:

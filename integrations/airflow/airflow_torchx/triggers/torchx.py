@@ -110,6 +110,7 @@ class TorchXTrigger(BaseTrigger):
                 ),
                 _engine_triggers.hide_secrets,
                 cursor,
+                _engine_triggers.unread_log,
             )
             over = await watch.until_over()
             log.flush()
