@@ -264,7 +264,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the fake scheduler takes another app for the same",
         f"{CORE}/testing/fake/scheduler.py",
-        "elif difference := request_differences(existing.record.asked, asked):",
+        "elif difference := request_differences(existing.record.asked, asked, self.run_opts()):",
         "elif difference := None:",
         ("submit-another",),
         "fake",

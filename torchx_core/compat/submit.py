@@ -21,6 +21,8 @@ from torchx_core.errors import (
     SubmitOutcomeUnknownError,
 )
 from torchx_core.schedulers.difference import request_differences
+from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
+from torchx_core.specs import runopts
 
 __all__ = ["is_lost", "submit_once"]
 
@@ -39,7 +41,7 @@ def submit_once(store: Store, backend: Backend, request: BridgeRequest) -> None:
         with record.locked("submit") as is_there:
             if not is_there:
                 continue  # its submitter took it back while we waited
-            _refuse_other(record, request)
+            _refuse_other(record, request, _torchx.run_opts(backend.upstream))
             if record.get("submitted") is None and not _settled(record, backend, request):
                 _submit(store, record, backend, request)
             return
@@ -59,9 +61,9 @@ def _first_fact(request: BridgeRequest) -> dict[str, object]:
     }
 
 
-def _refuse_other(record: Record, request: BridgeRequest) -> None:
-    stored = {key: record.asked.get(key) for key in ("app", "cfg")}
-    difference = request_differences(stored, request.asked())
+def _refuse_other(record: Record, request: BridgeRequest, opts: runopts) -> None:
+    stored = {key: record.asked[key] for key in ("app", "cfg", *REQUEST_FORMAT) if key in record.asked}
+    difference = request_differences(stored, request.asked(), opts)
     if difference:
         raise AppIdConflictError(request.app_id, difference)
 

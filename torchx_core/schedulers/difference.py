@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
+from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT, in_present_words
 from torchx_core.schedulers.secrets import MASK, looks_secret, mask_value
+from torchx_core.specs import CfgVal, runopts
 
 __all__ = ["PARENT_RUN_ID", "differences", "request_differences"]
 
@@ -16,17 +18,25 @@ _MOST = 10
 _ABSENT = object()
 
 
-def request_differences(stored: Mapping[str, object], asked: Mapping[str, object]) -> list[str]:
+def request_differences(
+    stored: Mapping[str, object],
+    asked: Mapping[str, object],
+    opts: runopts,
+    former: Mapping[str, CfgVal] | None = None,
+) -> list[str]:
     """Return how what is asked for now differs from what was asked for under the same app id.
 
     The parent run does not count: it comes from the submitter's surroundings, and the same request may be
-    repeated by another shell, or by a retry with a parent of its own.
+    repeated by another shell, or by a retry with a parent of its own. Nor does it count that an earlier
+    release wrote the same request down in other words (`in_present_words`).
 
     Args:
         stored: A map whose ``app`` is `AppDef.to_dict`; of the submit that came first.
         asked: The same, of this one.
+        opts: The scheduler's options.
+        former: What an option meant before there was one, where that is not its default.
     """
-    return differences(_without_parent(stored), _without_parent(asked))
+    return differences(_compared(in_present_words(stored, asked, opts, former)), _compared(asked))
 
 
 def differences(stored: object, given: object) -> list[str]:
@@ -41,13 +51,15 @@ def differences(stored: object, given: object) -> list[str]:
     return found[:_MOST] + more
 
 
-def _without_parent(asked: Mapping[str, object]) -> dict[str, object]:
+def _compared(asked: Mapping[str, object]) -> dict[str, object]:
+    """Return what of the request counts."""
+    compared = {name: value for name, value in asked.items() if name not in REQUEST_FORMAT}
     app = asked.get("app")
     if not isinstance(app, Mapping):
-        return dict(asked)
+        return compared
     document = cast("Mapping[str, object]", app)
-    roles = [_role_without_parent(role) for role in cast("list[Mapping[str, object]]", document["roles"])]
-    return {**asked, "app": {**document, "roles": roles}}
+    roles = cast("list[Mapping[str, object]]", document.get("roles") or [])
+    return {**compared, "app": {**document, "roles": [_role_without_parent(role) for role in roles]}}
 
 
 def _role_without_parent(role: Mapping[str, object]) -> dict[str, object]:

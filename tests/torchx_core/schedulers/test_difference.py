@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchx_core.schedulers.difference import differences, request_differences
-from torchx_core.specs import AppDef, Role
+from torchx_core.specs import AppDef, Role, runopts
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -46,8 +46,8 @@ def test_the_parent_run_makes_no_other_request() -> None:
     def asked(**env: str) -> dict[str, object]:
         return {"app": AppDef("a", [Role("r", "", env=env)]).to_dict(), "cfg": {}}
 
-    assert request_differences(asked(A="1", TORCHX_PARENT_RUN_ID="p"), asked(A="1")) == []
-    assert request_differences(asked(A="1", TORCHX_PARENT_RUN_ID="p"), asked(A="2")) == [
+    assert request_differences(asked(A="1", TORCHX_PARENT_RUN_ID="p"), asked(A="1"), runopts()) == []
+    assert request_differences(asked(A="1", TORCHX_PARENT_RUN_ID="p"), asked(A="2"), runopts()) == [
         "app.roles[0].env.A: '1' -> '2'"
     ]
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import cast
 
 from torchx_core.schedulers.docker.client import Json
+from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.secrets import mask_env
 from torchx_core.specs import AppDef, CfgVal
 
-__all__ = ["asked_for"]
+__all__ = ["asked_for", "remasked"]
 
 
 def asked_for(app: AppDef, cfg: Mapping[str, CfgVal], salt: str) -> Json:
@@ -25,7 +26,22 @@ def asked_for(app: AppDef, cfg: Mapping[str, CfgVal], salt: str) -> Json:
     options: dict[str, object] = dict(cfg)
     if cfg.get("env"):
         options["env"] = _hidden(cast("dict[str, str]", cfg["env"]), "cfg.env", salt, secrets)
-    return {"app": document, "cfg": options, "secrets": secrets}
+    return {"app": document, "cfg": options, "secrets": secrets, **REQUEST_FORMAT}
+
+
+def remasked(asked: Json, salt: str) -> Json:
+    """Return the stored request as `asked_for` gives it, though a release stored it that masked less."""
+    secrets = dict(cast("dict[str, str]", asked["secrets"]))
+    document = cast("Json", asked["app"])
+    roles: list[Json] = []
+    for role in cast("list[Json]", document.get("roles") or []):
+        env = cast("dict[str, str]", role.get("env") or {})
+        roles.append({**role, "env": _hidden(env, f"{role.get('name')}.env", salt, secrets)})
+    options = cast("Json", asked["cfg"])
+    if options.get("env"):
+        env = _hidden(cast("dict[str, str]", options["env"]), "cfg.env", salt, secrets)
+        options = {**options, "env": env}
+    return {**asked, "app": {**document, "roles": roles}, "cfg": options, "secrets": secrets}
 
 
 def _hidden(env: Mapping[str, str], path: str, salt: str, secrets: dict[str, str]) -> dict[str, str]:

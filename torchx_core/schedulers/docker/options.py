@@ -5,11 +5,13 @@ from __future__ import annotations
 from torchx_core.schedulers.option_values import add_ending_options
 from torchx_core.specs import runopts
 
-__all__ = ["LOG_DRIVERS", "NETWORKS", "PULLS", "SHIMS", "docker_run_opts"]
+__all__ = ["FORMER_MEANINGS", "LOG_DRIVERS", "NETWORKS", "PULLS", "SHIMS", "docker_run_opts"]
 
 PULLS = ("missing", "always", "never")
 SHIMS = ("sh", "none")
 LOG_DRIVERS = ("local", "json-file", "k8s-file")
+FORMER_MEANINGS = {"host_ip": "0.0.0.0"}  # noqa: S104  # nothing is bound to it here
+"""What options meant before they were options, where that is not their default."""
 NETWORKS = ("app", "bridge", "host", "none")
 
 

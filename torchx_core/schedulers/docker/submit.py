@@ -31,12 +31,12 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.asking import asked_for
+from torchx_core.schedulers.docker.asking import asked_for, remasked
 from torchx_core.schedulers.docker.attend import archive, containers_of, halt, look
 from torchx_core.schedulers.docker.client import Engine, Refused, each_at_once
 from torchx_core.schedulers.docker.content import UNDONE
 from torchx_core.schedulers.docker.labels import common
-from torchx_core.schedulers.docker.options import PULLS
+from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts
 from torchx_core.schedulers.docker.records import AppRecord, Records, Stop
 from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.schedulers.docker.request import ContainerSpec, DockerRequest
@@ -91,7 +91,12 @@ def _recorded(engine: Engine, request: DockerRequest) -> tuple[AppRecord, bool]:
     app = store.create(engine, request.session, request.app_id, content)
     if app.nonce == nonce:
         return app, True
-    difference = request_differences(app.asked, asked_for(request.app, request.cfg, app.salt))
+    difference = request_differences(
+        remasked(app.asked, app.salt),
+        asked_for(request.app, request.cfg, app.salt),
+        docker_run_opts(),
+        FORMER_MEANINGS,
+    )
     if difference:
         raise AppIdConflictError(request.app_id, difference)
     return app, False

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.stored import StoredApp, read_versioned
 from torchx_core.specs import AppDef, CfgVal
 from torchx_core.supervisor.plan import Plan, decode_plan, encode_plan
@@ -70,7 +71,7 @@ def encode_record(asked: Json, plan: Plan, *, created_at: float) -> Json:
 
 def asked_for(app: AppDef, cfg: dict[str, CfgVal]) -> Json:
     """Return what makes two submits the same request."""
-    return {"app": app.to_dict(), "cfg": dict(cfg)}
+    return {"app": app.to_dict(), "cfg": dict(cfg), **REQUEST_FORMAT}
 
 
 def boot_id() -> str:

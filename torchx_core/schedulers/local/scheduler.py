@@ -153,7 +153,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
 
     def _attach(self, app_id: str, existing: AppRecord, asked: Json) -> bool:
         """Return whether the app is there to stay; false when it was taken back while we looked."""
-        difference = request_differences(existing.asked, asked)
+        difference = request_differences(existing.asked, asked, self.run_opts())
         if difference:
             raise AppIdConflictError(app_id, difference)
         with existing.naming_damage():

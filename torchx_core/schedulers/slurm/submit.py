@@ -37,10 +37,12 @@ from torchx_core.errors import (
     SubmitOutcomeUnknownError,
 )
 from torchx_core.schedulers.difference import request_differences
+from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.slurm.cancelling import ring
 from torchx_core.schedulers.slurm.commands import CommandFailed, call
 from torchx_core.schedulers.slurm.job import job_with
+from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import (
     FINAL,
@@ -78,13 +80,13 @@ def submit(request: SlurmRequest, queue: JobQueue) -> None:
         SubmitFailedError: Slurm refused the job; nothing is left behind.
         SubmitOutcomeUnknownError: Slurm did not answer.
     """
-    asked: Json = {"app": request.app.to_dict(), "cfg": dict(request.cfg)}
+    asked: Json = {"app": request.app.to_dict(), "cfg": dict(request.cfg), **REQUEST_FORMAT}
     while True:
         _create(request, asked)
         record = read_record(request.app_dir)
         if record is None:
             continue  # deleted, or taken back, meanwhile
-        difference = request_differences(record.asked, asked)
+        difference = request_differences(record.asked, asked, slurm_run_opts())
         if difference:
             raise AppIdConflictError(request.app_id, difference)
         try:

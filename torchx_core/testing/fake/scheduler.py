@@ -87,7 +87,7 @@ class FakeScheduler(Scheduler[LocalRequest]):
                 content = encode_record(asked, request.plan, created_at=self._host.clock())
                 record = AppRecord(self._handle(request.app_id), content)  # its place is in memory
                 self._host.apps[self._key(request.app_id)] = self._host.create(record)
-            elif difference := request_differences(existing.record.asked, asked):
+            elif difference := request_differences(existing.record.asked, asked, self.run_opts()):
                 raise AppIdConflictError(request.app_id, difference)
         return request.app_id
 
