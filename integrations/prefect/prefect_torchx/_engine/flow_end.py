@@ -58,16 +58,16 @@ def finish_cancels() -> None:
 def see_to_end(context: FlowRunContext | None) -> None:
     """Have the flow's task runner finish a cancel, unless somebody outside started the flow and does so."""
     flow_run = context.flow_run if context and not context.detached else None
-    if context is None or flow_run is None:
-        return
-    if not (flow_run.deployment_id or flow_run.work_queue_id or flow_run.infrastructure_pid):
+    if context is not None and flow_run is not None and flow_run.deployment_id is None:
         vars(context.task_runner)[_FLOW_RUN] = flow_run.id
 
 
 def _finish_cancel(flow_run_id: UUID) -> None:
     def finish(client: SyncPrefectClient) -> None:
-        state = client.read_flow_run(flow_run_id).state
-        if state is not None and state.is_cancelling():
+        flow_run = client.read_flow_run(flow_run_id)
+        if flow_run.work_queue_id or flow_run.infrastructure_pid:
+            return
+        if flow_run.state is not None and flow_run.state.is_cancelling():
             client.set_flow_run_state(flow_run_id, Cancelled(message="the Prefect flow run was cancelled"))
 
     try:
