@@ -32,6 +32,10 @@ PACKAGES := $(wildcard torchx_core integrations/airflow/airflow_torchx integrati
 
 # Tools start the Python that is first on PATH (pyright, and the apps in the tests).
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Compiled once, when it is installed or first imported, whatever the caller's environment says: the tests start
+# hundreds of processes, and Airflow or Prefect takes half of its import to compile.
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -89,11 +89,11 @@ def no_leaks(
     """
     marker = uuid.uuid4().hex
     monkeypatch.setenv(MARKER, marker)
-    children = _children()
+    processes = _processes()
     threads, descriptors, files = _threads(), _descriptors(), _files(private_home)
     handlers = _signal_handlers()
     yield
-    problems, replaced = _left_processes(marker, children), _left_signal_handlers(handlers)
+    problems, replaced = _left_processes(marker, processes), _left_signal_handlers(handlers)
     if request.node.get_closest_marker("engine") is None:
         problems += _left_threads(threads) + _left_descriptors(descriptors) + replaced
         problems += [f"file {path}" for path in sorted(_files(private_home) - files)]
@@ -132,7 +132,7 @@ def _left_processes(marker: str, known: set[int]) -> list[str]:
     """
     deadline = time.monotonic() + END_TIMEOUT_S
     left: dict[int, str] = {}
-    while pids := (_marked(marker) | _children()) - known - left.keys():
+    while pids := _started(marker, known) - left.keys():
         for pid in pids:
             if not _ends_before(pid, deadline):
                 left[pid] = f"process {pid} {_describe(pid)}"
@@ -140,32 +140,42 @@ def _left_processes(marker: str, known: set[int]) -> list[str]:
     return list(left.values())
 
 
-def _marked(marker: str) -> set[int]:
-    """Return the processes that were started with the marker in their environment.
+def _processes() -> set[int]:
+    """Return every process of this host, zombies too."""
+    return {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+
+
+def _started(marker: str, known: set[int]) -> set[int]:
+    """Return the living processes that are not known, and are our descendants or carry the marker.
 
     Look twice: a process shows no environment within its exec, and may fork and end during one look.
     """
     wanted = f"{MARKER}={marker}".encode()
-    looks = (pid for _ in range(2) for pid in psutil.pids())
-    return {pid for pid in looks if pid != os.getpid() and wanted in _environ(pid)}
+    looks = (pid for _ in range(2) for pid in _processes() - known)
+    return {pid for pid in looks if wanted in _read(pid, "environ") or _is_ours(pid)}
 
 
-def _environ(pid: int) -> bytes:
+def _is_ours(pid: int) -> bool:
+    """Return whether the process runs and is a descendant of this one."""
+    state, parent = _state_and_parent(pid)
+    if state in "ZX":
+        return False
+    while parent not in {0, os.getpid()}:
+        _, parent = _state_and_parent(parent)
+    return parent != 0
+
+
+def _state_and_parent(pid: int) -> tuple[str, int]:
+    words = _read(pid, "stat").rpartition(b")")[2].split()  # the name before it may have any character
+    return (words[0].decode(), int(words[1])) if words else ("X", 0)
+
+
+def _read(pid: int, name: str) -> bytes:
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
     except OSError:  # it has ended, or belongs to somebody else
         return b""
-
-
-def _children() -> set[int]:
-    return {child.pid for child in psutil.Process().children(recursive=True) if _runs(child)}
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # it has ended since it was listed
-        return False
 
 
 def _ends_before(pid: int, deadline: float) -> bool:
@@ -209,9 +219,9 @@ def _left_threads(known: set[threading.Thread]) -> list[str]:
 def _descriptors() -> Counter[str]:
     """Count the open descriptors by what they point at."""
     count: Counter[str] = Counter()
-    for link in Path("/proc/self/fd").glob("*"):
+    for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the descriptor of the listing itself
-            count[str(link.readlink())] += 1
+            count[os.readlink(f"/proc/self/fd/{number}")] += 1
     return count
 
 
@@ -224,10 +234,10 @@ def _left_descriptors(known: Counter[str]) -> list[str]:
     return [f"descriptor {target} x{count}" for target, count in left.items()]
 
 
-def _files(home: Path) -> set[Path]:
+def _files(home: Path) -> set[str]:
     """Return what lies in the temporary folder, the home and the current folder; tools' dot files aside."""
-    places = (home, home / "tmp", Path.cwd())
-    return {path for place in places for path in place.iterdir() if not _is_tools(path.name)}
+    places = (str(home), str(home / "tmp"), os.getcwd())
+    return {f"{place}/{name}" for place in places for name in os.listdir(place) if not _is_tools(name)}
 
 
 def _is_tools(name: str) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from pathlib import Path
+
+from own_threads import started_since, threads_now
 
 from prefect_torchx.worker.following import follow_to_end
 from torchx_core.runner import Runner
@@ -39,19 +40,18 @@ def test_many_apps_need_no_threads(runner: Runner, tmp_path: Path) -> None:
     go = tmp_path / "go"
     handles = [runner.run(_app(f"until test -e {go}; do sleep 0.05; done"), "local_cwd") for _ in range(5)]
 
-    async def follow_all() -> tuple[int, list[AppState]]:
-        before = threading.active_count()
+    async def follow_all() -> tuple[list[str], list[AppState]]:
+        before = threads_now()
         tasks = [asyncio.create_task(follow_to_end(runner, handle)) for handle in handles]
-        more = len(handles)
         for _ in range(300):  # to begin may take one for a moment
             await asyncio.sleep(0.2)
-            if not (more := threading.active_count() - before):
+            if not (more := started_since(before)):
                 break
         go.touch()
         ended = await asyncio.gather(*tasks)
         return more, [status.state for status in ended if status]
 
-    assert asyncio.run(follow_all()) == (0, [AppState.SUCCEEDED] * 5)
+    assert asyncio.run(follow_all()) == ([], [AppState.SUCCEEDED] * 5)
 
 
 def test_leaving_leaves_the_app_alone(runner: Runner) -> None:

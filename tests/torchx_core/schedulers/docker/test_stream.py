@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from docker_apps import app, make_runner, new_runner
 from docker_engine import DockerEngine
 from docker_images import PYTHON_IMAGE
+from own_threads import started_since, threads_now
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
@@ -245,7 +245,7 @@ def open_descriptors() -> int:
 def test_many_are_followed_without_threads(runner: Runner) -> None:
     """On one event loop: a connection for each that prints, one for the events of all, and no thread."""
     handles = [runner.run(app(Print("up"), Hold()), "local_docker") for _ in range(6)]
-    before = threading.active_count(), open_descriptors()
+    before, usual = threads_now(), open_descriptors()
 
     async def follow(handle: str, up: asyncio.Semaphore) -> None:
         async for batch in runner.afollow(handle):
@@ -258,17 +258,19 @@ def test_many_are_followed_without_threads(runner: Runner) -> None:
         for _ in handles:
             await up.acquire()
         counts: list[tuple[int, int]] = []
-        while len(counts) < 60 or (min(counts)[0] > before[0] and len(counts) < 1000):
+        while len(counts) < 60 or (min(counts)[0] and len(counts) < 1000):
             await asyncio.sleep(0.05)  # now and then one of them asks for something
-            counts.append((threading.active_count(), open_descriptors()))
+            counts.append((len(started_since(before)), open_descriptors()))
         for follower in followers:
             follower.cancel()
         await asyncio.gather(*followers, return_exceptions=True)
         return min(counts)
 
     threads, descriptors = asyncio.run(follow_all())
-    assert threads == before[0]
-    assert descriptors - before[1] <= len(handles) + 4  # the loop has three of its own
+    assert threads == 0
+    # Two for each: its log, and a connection kept for the next question; on a slow host all ask at once.
+    # A few more: the events, the loop's own three, and what somebody else in this process opens meanwhile.
+    assert descriptors - usual <= 2 * len(handles) + 8
 
 
 def test_an_event_loop_is_not_held_up(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

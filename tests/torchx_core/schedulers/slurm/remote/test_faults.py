@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from own_threads import started_since, threads_now
 from slurm_cluster import SlurmCluster
 from ssh_server import SshServer
 
@@ -177,7 +178,7 @@ def test_a_submit_without_an_answer_is_one_job(
 def test_many_apps_share_a_connection(runner: Runner, login_node: SshServer) -> None:
     """Ten are followed at once by one process: one session, one agent, no thread for any of them."""
     handles = [runner.run(_app(f"echo {i}; sleep 1; echo {i}"), "slurm") for i in range(10)]
-    before = threading.active_count()
+    before = threads_now()
 
     async def texts(handle: str) -> list[str]:
         return [line.text async for batch in runner.afollow(handle) for line in batch.lines()]
@@ -186,7 +187,7 @@ def test_many_apps_share_a_connection(runner: Runner, login_node: SshServer) -> 
         return list(await asyncio.gather(*map(texts, handles)))
 
     assert asyncio.run(together()) == [[str(i)] * 2 for i in range(10)]
-    assert threading.active_count() == before
+    assert started_since(before) == []
     assert len(login_node.sessions()) == len(login_node.agents()) == 1
 
 

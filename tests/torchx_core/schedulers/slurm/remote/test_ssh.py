@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from own_threads import started_since, threads_now
 from ssh_server import SshServer
 
 from torchx_core.errors import SchedulerError
@@ -213,15 +213,15 @@ def test_a_fork_logs_in_by_itself(lonely_node: SshServer) -> None:
 def test_the_thread_ends_with_the_last_user(lonely_node: SshServer) -> None:
     """And there is one, however many there are."""
     del lonely_node
-    before = threading.active_count()
+    before = threads_now()
     first, second = _scheduler(), _scheduler()
     first.list()
     second.list()
-    assert {t.name for t in threading.enumerate() if "torchx" in t.name} == {"torchx-slurm-ssh"}
+    assert [name for name in started_since(before) if "torchx" in name] == ["torchx-slurm-ssh"]
     first.close()
     assert second.list() == []
     second.close()
-    assert threading.active_count() == before
+    assert started_since(before) == []
 
 
 _LEAVE = """
