@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -266,21 +264,3 @@ def test_the_thread_ends_with_the_last_run_and_starts_with_the_next() -> None:
     again.send(0)
     wait_until(lambda: again.accepted_tokens == [0], WAIT_S)
     courier.leave(again)
-
-
-ENDS_AT_ONCE = """
-from prefect_torchx.courier import Courier
-
-class Sender:
-    closing = unsaved = in_haste = False
-    def due(self):
-        return float("inf")
-
-Courier.to_this_server().join(Sender())
-"""
-
-
-def test_a_process_may_end_while_the_thread_begins() -> None:
-    """The thread is waited for: one that were in the midst of Prefect's settings would abort the process."""
-    done = subprocess.run([sys.executable, "-c", ENDS_AT_ONCE], capture_output=True, check=False, timeout=120)
-    assert (done.returncode, done.stderr) == (0, b"")

@@ -226,8 +226,9 @@ def test_a_deleted_app_runs_anew_with_all_its_output() -> None:
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return a function after which this process knows as little as a new one."""
     from prefect_torchx import bookmark
+    from prefect_torchx.own import Latest
 
-    return lambda: monkeypatch.setattr(bookmark, "_known", type(bookmark._known)())  # noqa: SLF001  (the subject)
+    return lambda: monkeypatch.setattr(bookmark, "_known", Latest(9))
 
 
 def test_a_try_in_another_process_goes_on_where_the_log_stopped(forgetful: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from prefect_torchx._engine import flow_state, server
-from prefect_torchx._engine.flow_state import FlowRunWatch
+from prefect_torchx._engine.flow_state import FlowRunWatch, watches
 from prefect_torchx._engine.server import ask_briefly, kept_connection
 from prefect_torchx._engine.shelf import ServerShelf
 from prefect_torchx.bookmark import Bookmark
@@ -101,12 +101,10 @@ def test_many_apps_share_a_client(clients: list[SyncPrefectClient], monkeypatch:
 
     def work() -> None:
         monkeypatch.setattr(httpx.Client, "send", count)
-        watch = FlowRunWatch.enter(str(_flow_run_id()))
-        with ThreadPoolExecutor(10) as pool:
+        with watches.use(str(_flow_run_id())), ThreadPoolExecutor(10) as pool:
             shown = [pool.submit(copy_context().run, show, number) for number in range(10)]
             wait_until(lambda: all(each.done() for each in shown), 120)
-        monkeypatch.setattr(httpx.Client, "send", send)
-        watch.leave()
+            monkeypatch.setattr(httpx.Client, "send", send)
 
     def show(number: int) -> None:
         places = Bookmark(ServerShelf(str(_flow_run_id()), ""))
@@ -163,9 +161,8 @@ def test_a_watch_has_one_client_and_closes_it(
 
     @flow
     def pipeline() -> None:
-        watch = FlowRunWatch.enter(str(_flow_run_id()))
-        wait_until(lambda: len(looks) >= 5, 60)
-        watch.leave()
+        with watches.use(str(_flow_run_id())):
+            wait_until(lambda: len(looks) >= 5, 60)
 
     pipeline()
     assert all(looks)

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 import pytest
 from prefect import get_client
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import ArtifactCreate
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterTaskRunId
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect_runs import FlowRun
 
 from prefect_torchx._engine import ledger, server
+from prefect_torchx._engine import shelf as server_shelf
 from prefect_torchx._engine.shelf import ServerShelf, apps_of_flow_run
+from prefect_torchx.own import Latest
 from prefect_torchx.position import Position
 from torchx_core.specs import AppHandle
 
@@ -38,7 +42,7 @@ def test_what_is_saved_is_found_by_another_process(
     assert first.open(HANDLE, fresh=True) is None
     _save(first, HANDLE, "1")
     _save(first, HANDLE, "2")
-    monkeypatch.setattr(ledger, "_ledgers", OrderedDict())
+    monkeypatch.setattr(ledger, "_ledgers", Latest(9))
     second = ServerShelf(*ids)
     assert second.open(HANDLE, fresh=False) == _position("2")
     _save(second, HANDLE, "3")
@@ -117,13 +121,62 @@ def test_of_several_processes_the_later_one_counts(monkeypatch: pytest.MonkeyPat
     first = ServerShelf(run, "")
     first.open(HANDLE, fresh=True)
     _save(first, HANDLE, "1")
-    monkeypatch.setattr(ledger, "_ledgers", OrderedDict())  # as another process has it
+    monkeypatch.setattr(ledger, "_ledgers", Latest(9))  # as another process has it
     second = ServerShelf(run, "")
     assert second.open(HANDLE, fresh=False) == _position("1")
     _save(second, HANDLE, "2")
     first.open(f"{HANDLE}-2", fresh=True)
     _save(first, f"{HANDLE}-2", "9")
     assert FlowRun(UUID(run)).bookmarks() == {HANDLE: _position("2"), f"{HANDLE}-2": _position("9")}
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_however_many_processes_a_run_has_had_its_app_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has left a ledger, and Prefect's server returns a page of them at a time."""
+    run = str(uuid4())
+    ServerShelf(run, "").open(HANDLE, fresh=True)
+    monkeypatch.setattr(server_shelf, "PAGE", 2)
+    for number in range(3):
+        monkeypatch.setattr(ledger, "_ledgers", Latest(9))
+        shelf = ServerShelf(run, "")
+        shelf.open(HANDLE, fresh=False)
+        _save(shelf, HANDLE, str(number))
+    monkeypatch.setattr(ledger, "_ledgers", Latest(9))
+    assert ServerShelf(run, "").open(HANDLE, fresh=False) == _position("2")
+
+
+def _name(run: UUID) -> UUID:
+    return uuid5(NAMESPACE_URL, f"{run}/{HANDLE}")
+
+
+def _of_an_older_release(run: UUID) -> ArtifactCreate:
+    """Return what releases before ledgers wrote of an app: how far its log was stood there."""
+    position = {"cursor": "5", "shown_bytes": 7}
+    data = {"kind": "torchx app", "version": 1, "app": HANDLE, "run": str(run), "position": position}
+    return ArtifactCreate(type="result", data=data, flow_run_id=run, task_run_id=_name(run))
+
+
+def _as_an_older_release_reads(client: SyncPrefectClient, run: UUID) -> object:
+    only = ArtifactFilter(task_run_id=ArtifactFilterTaskRunId(any_=[_name(run)]))
+    [artifact] = client.read_artifacts(artifact_filter=only)
+    data: Any = artifact.data
+    assert (data["kind"], data["version"], data["app"], data["run"]) == ("torchx app", 1, HANDLE, str(run))
+    return data["position"]
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_a_run_goes_on_over_an_upgrade() -> None:
+    """What an older release has saved counts until this one saves; that one reads what this one writes."""
+    run, other = uuid4(), uuid4()
+    with get_client(sync_client=True) as client:
+        client.create_artifact(_of_an_older_release(run))
+        assert FlowRun(run).bookmarks() == {HANDLE: _position("5")}
+        shelf = ServerShelf(str(run), "")
+        assert shelf.open(HANDLE, fresh=False) == _position("5")
+        _save(shelf, HANDLE, "6")
+        assert FlowRun(run).bookmarks() == {HANDLE: _position("6")}
+        ServerShelf(str(other), "").open(HANDLE, fresh=True)
+        assert _as_an_older_release_reads(client, other) is None
 
 
 def test_a_server_that_is_away_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:

@@ -247,14 +247,15 @@ asyncio.run(main())
 
 
 POOL = """
-import multiprocessing, os, signal, sys
+import multiprocessing, os, signal, sys, time
 from prefect_torchx._engine.sigterm import sigterm_watch
 
 def work(pipe):
     with sigterm_watch():
         try:
             pipe.send("ready")
-            signal.pause()
+            while True:  # no pause: it would sleep on where the signal came just before
+                time.sleep(0.05)
         except KeyboardInterrupt:
             os.kill(os.getpid(), signal.SIGINT)  # a second one cuts nothing short
             pipe.send("cleaned up")

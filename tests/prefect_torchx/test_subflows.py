@@ -14,7 +14,7 @@ from prefect.states import Cancelling, Crashed
 
 from prefect_torchx import reap_apps, run_app
 from prefect_torchx._engine.caller import Caller
-from prefect_torchx._engine.flow_state import FlowRunWatch
+from prefect_torchx._engine.flow_state import watches
 from prefect_torchx.hold import Hold
 from prefect_torchx.naming import FlowTry, Holder
 from torchx_core import AppState, Runner
@@ -130,16 +130,13 @@ def test_a_subflow_is_cancelled_with_its_parent() -> None:
 
     @flow
     def part(parent: uuid.UUID) -> bool:
-        watch = FlowRunWatch.enter(str(_flow_run_id()))
-        try:
+        with watches.use(str(_flow_run_id())) as watch:
             assert watch.look()
             before = watch.is_cancelled
             with get_client(sync_client=True) as client:
                 client.set_flow_run_state(parent, Cancelling(), force=True)
             wait_until(lambda: watch.is_cancelled, timeout_s=60)
             return before
-        finally:
-            watch.leave()
 
     @flow
     def pipeline() -> bool:

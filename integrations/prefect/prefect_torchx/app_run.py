@@ -161,6 +161,7 @@ class AppRun:
         ahead of, is raised at the end.
         """
         leaving = Undisturbed(lambda: self._tell(self._leave(interruption)))
+        leaving.start()
         later: BaseException | None = None
         while not leaving.is_over:
             try:
@@ -173,7 +174,7 @@ class AppRun:
                 later = again if later is None or is_ctrl_c else later
         if later is not None:
             raise later
-        leaving.settle()
+        leaving.result()
 
     def _guarded(self, story: Story[T]) -> T:
         with self._causes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
 from typing import Final, Protocol, final
 
+from prefect_torchx.own import Latest
 from prefect_torchx.position import Position
 from torchx_core.specs import AppHandle
 
@@ -61,19 +60,19 @@ class Bookmark:
         """Turn to an app; see `Shelf.open`."""
         self._handle = handle
         if fresh:
-            _known.pop((self._shelf.run, handle), None)
+            _known.forget((self._shelf.run, handle))
         saved = self._shelf.open(handle, fresh=fresh)
-        return _known.get((self._shelf.run, handle), saved)
+        return _known.get((self._shelf.run, handle)) or saved
 
     def find(self, handle: AppHandle) -> Position | None:
         """Turn to an app that an earlier try has had; None when none has."""
         found = self._shelf.find(handle)
         self._handle = self._handle if found is None else handle
-        return found and _known.get((self._shelf.run, handle), found)
+        return found and (_known.get((self._shelf.run, handle)) or found)
 
     def note(self, handle: AppHandle, position: Position) -> None:
         """Remember the position in this process; quick, and called in any thread."""
-        _remember((self._shelf.run, handle), position)
+        _known.put((self._shelf.run, handle), position)
         self._shelf.note(handle, position)
 
     def save(self) -> bool:
@@ -81,14 +80,5 @@ class Bookmark:
         return self._handle is None or self._shelf.save(self._handle)
 
 
-_known: Final[OrderedDict[tuple[str, AppHandle], Position]] = OrderedDict()
+_known: Final = Latest[tuple[str, AppHandle], Position](KEPT)
 """What this process knows of its latest apps."""
-_lock: Final = Lock()
-
-
-def _remember(key: tuple[str, AppHandle], position: Position) -> None:
-    with _lock:
-        _known[key] = position
-        _known.move_to_end(key)
-        while len(_known) > KEPT:
-            _known.popitem(last=False)

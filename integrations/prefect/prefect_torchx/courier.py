@@ -13,21 +13,20 @@ once, and pictures get a small part of the time; none of it while somebody waits
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
 from itertools import islice
 from time import monotonic
-from typing import ClassVar, Final, NamedTuple, Protocol, final
+from typing import Final, NamedTuple, Protocol, final
 
 from prefect.settings import PREFECT_API_URL
 
+from prefect_torchx import background
 from prefect_torchx._engine.server import kept_connection
 from prefect_torchx.api import Api, Payload, Refused, Unreachable
+from prefect_torchx.own import Latest
 
 __all__ = ["Courier", "Sender"]
 
@@ -37,12 +36,14 @@ REQUEST_BYTES = 1_000_000
 REQUEST_RECORDS = 200
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 2.0
 """Between attempts, while the API does not answer."""
-END_S = 3.0
-"""How long a process that ends waits for a request that is on its way."""
 SAVE_EVERY_S = 1.0
 """How often it is saved how far the logs are."""
 SAVE_AGAIN_S = 5.0
 """The same, when it could not be kept: an app that is silent now would be shown again from before."""
+RETRY_S = 1.0
+"""The same, while somebody waits for it."""
+SERVERS = 100
+"""To how many servers one process brings logs, at most."""
 LOG_SHARE = 4.0
 """How much more time the log gets than all else, while it waits."""
 
@@ -99,9 +100,6 @@ class _Parcel(NamedTuple):
 class Courier:
     """Sends records in order, as many in a request as are there."""
 
-    _couriers: ClassVar[dict[object, Courier]] = {}
-    _couriers_lock: ClassVar[threading.Lock] = threading.Lock()
-
     def __init__(self, make_api: Callable[[], Api], clock: Callable[[], float] = monotonic) -> None:
         """Start no thread yet."""
         self._make_api = make_api
@@ -116,6 +114,8 @@ class Courier:
         self._is_over = False
         self._save_at = self._draw_at = 0.0
         """Not before, while some of the log waits."""
+        self._retry_at = 0.0
+        """No `save` before, however great the haste: the last one failed."""
         self._doubtful = 0
         """How many of the first parcels may have arrived with a request that broke off."""
         self.accepted_at = clock()
@@ -124,12 +124,7 @@ class Courier:
     @classmethod
     def to_this_server(cls) -> Courier:
         """Return the courier of this process for the API that the settings name."""
-        key = (os.getpid(), PREFECT_API_URL.value())
-        with cls._couriers_lock:
-            if key not in cls._couriers:
-                cls._couriers[key] = cls(Api)
-                atexit.register(cls._couriers[key].end_with_process, os.getpid())
-            return cls._couriers[key]
+        return _couriers.get_or_make(PREFECT_API_URL.value(), lambda: cls(Api))
 
     @property
     def full(self) -> bool:
@@ -141,11 +136,7 @@ class Courier:
         with self._changed:
             self._senders.append(sender)
             if self._thread is None or not self._thread.is_alive():
-                # In this context, because settings are looked up in it.
-                self._thread = threading.Thread(
-                    target=copy_context().run, args=(self._work,), name="torchx-courier", daemon=True
-                )
-                self._thread.start()
+                self._thread = background.start("torchx-courier", self._work, self._stop)
 
     def leave(self, sender: Sender) -> int:
         """Stop to serve a sender; return how many records of it are left behind."""
@@ -165,23 +156,15 @@ class Courier:
             self._bytes += size
             self._changed.notify()
 
-    def end_with_process(self, pid: int) -> None:
-        """Have the thread end while the interpreter still lives.
-
-        A daemon thread that is inside an extension written in Rust, as Prefect's settings are, when the
-        interpreter goes, aborts the whole process on Python 3.11. A forked child has no such thread.
-        """
-        if os.getpid() != pid:
-            return
-        with self._changed:
-            self._is_over, thread = True, self._thread
-            self._changed.notify()
-        if thread is not None:
-            thread.join(END_S)
-
     def wake(self) -> None:
         """Look at once at what is due."""
         with self._changed:
+            self._changed.notify()
+
+    def _stop(self) -> None:
+        """Serve nobody any more: the process ends."""
+        with self._changed:
+            self._is_over = True
             self._changed.notify()
 
     def _work(self) -> None:
@@ -199,12 +182,13 @@ class Courier:
             return
         kept = [sender.save() for sender in tuple(self._senders) if sender.unsaved]
         took_s = self._clock() - begun
+        self._retry_at = 0.0 if all(kept) else self._clock() + RETRY_S
         self._save_at = self._clock() + max(SAVE_EVERY_S if all(kept) else SAVE_AGAIN_S, took_s * LOG_SHARE)
 
     def _next_save(self) -> float:
         senders = tuple(self._senders)
         if not self._parcels and any(sender.in_haste for sender in senders):
-            return 0.0
+            return self._retry_at
         return self._save_at if any(sender.unsaved for sender in senders) else float("inf")
 
     def _draw(self, api: Api) -> None:
@@ -301,3 +285,7 @@ class Courier:
             return
         batch[0].sender.refused(str(err))
         self._settle(batch)
+
+
+_couriers: Final = Latest[object, Courier](SERVERS)
+"""Of the servers that runs of this process have logs on."""

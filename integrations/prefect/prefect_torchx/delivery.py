@@ -108,7 +108,7 @@ class Delivery:
         except Exception:
             # Whatever it stumbles over: at worst some lines are shown again.
             logger.warning("the position in the log of an app could not be saved", exc_info=True)
-        if kept or self._ended:
+        if kept:
             self._saved = mark  # not before: who awaits the end awaits this too
         return kept
 

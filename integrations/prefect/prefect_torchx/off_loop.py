@@ -6,10 +6,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
-from typing import Final, ParamSpec, TypeVar, final
+from functools import partial
+from time import monotonic
+from typing import Final, Generic, ParamSpec, TypeVar, cast, final
 
-__all__ = ["Undisturbed", "in_daemon_thread", "outlast", "started_in_thread"]
+from prefect_torchx import background
+
+__all__ = ["Undisturbed", "in_daemon_thread", "outlast", "started_in_thread", "undisturbed"]
 
 CALL_S = 4.0
 """How long a cancellation waits for a call that is under way."""
@@ -39,7 +42,6 @@ def started_in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
     """Start such a call and return what will come of it: no task, so nobody cancels it with all tasks."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
-    context = copy_context()
 
     def deliver(take: Callable[..., None], value: object) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -47,13 +49,13 @@ def started_in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
 
     def work() -> None:
         try:
-            value = context.run(call, *args, **kwargs)
+            value = call(*args, **kwargs)
         except BaseException as err:  # noqa: BLE001  (it is raised where the call is awaited)
             deliver(outcome.set_exception, err)
         else:
             deliver(outcome.set_result, value)
 
-    threading.Thread(target=work, name="torchx-call", daemon=True).start()
+    background.start("torchx-call", work)
     return outcome
 
 
@@ -71,35 +73,61 @@ async def outlast(future: asyncio.Future[T], limit_s: float) -> None:
         future.exception()  # seen: it is not reported as lost
 
 
+def undisturbed(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Make a quick call that is not cut short by an exception from outside, as a signal's or a timeout's.
+
+    The exception is raised once the call is over, or after `CALL_S`; the call then goes on by itself.
+    """
+    calling = Undisturbed(partial(call, *args, **kwargs))
+    try:
+        calling.start()
+        calling.wait()
+    except BaseException:
+        calling.outlast(CALL_S)
+        raise
+    return calling.result()
+
+
 @final
-class Undisturbed:
+class Undisturbed(Generic[T]):
     """A call in a daemon thread of its own, where no signal and no timeout of Prefect's interrupts it."""
 
-    def __init__(self, call: Callable[[], object]) -> None:
-        """Start it, with the caller's context."""
+    def __init__(self, call: Callable[[], T]) -> None:
+        """Do nothing yet."""
         self._call = call
+        self._value: T | None = None
         self._error: BaseException | None = None
         self.is_over = False
         """Whether the call has returned or raised."""
         # No Event: an exception in the middle of its wait may leave it broken.
         self._over: Final = threading.Lock()
         self._over.acquire()
-        work = copy_context().run
-        threading.Thread(target=work, args=(self._work,), name="torchx-call", daemon=True).start()
+
+    def start(self) -> None:
+        """Begin with the call, in the caller's context."""
+        background.start("torchx-call", self._work)
 
     def wait(self) -> None:
         """Block until the call is over; may be interrupted and repeated."""
         while not self.is_over:
             self._over.acquire(timeout=LOOK_EVERY_S)
 
-    def settle(self) -> None:
-        """Raise what the call has raised."""
+    def outlast(self, limit_s: float) -> None:
+        """Block until the call is over, or the time, however often that is interrupted."""
+        deadline = monotonic() + limit_s
+        while not self.is_over and monotonic() < deadline:
+            with suppress(BaseException):
+                self._over.acquire(timeout=LOOK_EVERY_S)
+
+    def result(self) -> T:
+        """Return what the call has returned, or raise what it has raised."""
         if self._error is not None:
             raise self._error
+        return cast("T", self._value)
 
     def _work(self) -> None:
         try:
-            self._call()
+            self._value = self._call()
         except BaseException as err:  # noqa: BLE001  (it is raised where the call is waited for)
             self._error = err
         self.is_over = True

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Protocol, final
 
+from prefect_torchx import background
 from prefect_torchx.position import Position
 from prefect_torchx.story import TICK_S, Follow, Pause, Story, patiently
 from torchx_core.errors import InvalidCursorError, TorchXError
 from torchx_core.launch import Patience
+from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, StateChanged
 from torchx_core.specs import AppHandle, AppState, AppStatus
 
-__all__ = ["Page", "Reading"]
+__all__ = ["Page", "Reading", "is_unfinished"]
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,14 @@ class Page(Protocol):
     def say(self, message: str) -> None:
         """Show a message of our own."""
         ...
+
+
+def is_unfinished(runner: Runner, handle: AppHandle, place: Position) -> bool:
+    """Return whether there is, or will be, more of the app's output behind the place."""
+    status = runner.status(handle)
+    if status is None or not status.is_terminal():
+        return True
+    return any(batch.events for batch in runner.follow(handle, place.cursor or None))
 
 
 @final
@@ -146,9 +156,7 @@ class Reading:
         if self._is_overtaken is None or self._muted or monotonic() < self._ask_at:
             return
         self._ask_at = monotonic() + ASK_EVERY_S
-        threading.Thread(
-            target=self._ask, args=(self._is_overtaken,), name="torchx-owner", daemon=True
-        ).start()
+        background.start("torchx-owner", partial(self._ask, self._is_overtaken))
 
     def _ask(self, is_overtaken: Callable[[], bool]) -> None:
         with suppress(TorchXError):  # the scheduler is away: the next time

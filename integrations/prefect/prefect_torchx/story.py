@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, TypeAlias, TypeVar, cast
 
-from prefect_torchx.off_loop import in_daemon_thread
+from prefect_torchx.off_loop import in_daemon_thread, undisturbed
 from torchx_core.errors import SchedulerError
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner
@@ -55,7 +55,10 @@ Story: TypeAlias = Generator[Wish, None, T]
 
 
 def tell(story: Story[T], runner: Runner, look: Callable[[], None]) -> T:
-    """Carry out the story in the caller's thread.
+    """Carry out the story while the caller's thread waits.
+
+    The story's own steps, and what takes batches, run in daemon threads: an exception that strikes the
+    caller's thread, as a signal's or a timeout's, leaves nothing half done.
 
     Args:
         story: What to do.
@@ -64,7 +67,7 @@ def tell(story: Story[T], runner: Runner, look: Callable[[], None]) -> T:
     """
     error: Exception | None = None
     while True:
-        step = _advance(story, error)
+        step = undisturbed(_advance, story, error)
         if isinstance(step, _End):
             return step.value
         error = None
@@ -75,7 +78,7 @@ def tell(story: Story[T], runner: Runner, look: Callable[[], None]) -> T:
 
 
 async def atell(story: Story[T], runner: Runner, look: Callable[[], None]) -> T:
-    """Do what `tell` does on an event loop: the story's own steps run in daemon threads."""
+    """Do what `tell` does on an event loop."""
     error: Exception | None = None
     while True:
         step = await in_daemon_thread(_advance, story, error)
@@ -112,7 +115,7 @@ def _fulfil(wish: Wish, runner: Runner, look: Callable[[], None]) -> None:
     batches = runner.follow(wish.handle, wish.cursor, logs=wish.logs, tick_s=TICK_S)
     with closing(cast("Generator[Batch]", batches)):
         for batch in batches:
-            if not wish.take(batch):
+            if not undisturbed(wish.take, batch):
                 return
             look()
 
@@ -135,7 +138,7 @@ async def _afulfil(wish: Wish, runner: Runner, look: Callable[[], None]) -> None
     )
     async with aclosing(cast("AsyncGenerator[Batch]", batches)):
         async for batch in batches:
-            if not wish.take(batch):
+            if not await in_daemon_thread(wish.take, batch):
                 return
             look()
 

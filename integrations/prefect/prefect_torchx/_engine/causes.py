@@ -18,7 +18,7 @@ from prefect.exceptions import TerminationSignal
 from prefect_torchx._engine import intent
 from prefect_torchx._engine.caller import Caller
 from prefect_torchx._engine.flow_end import see_to_end
-from prefect_torchx._engine.flow_state import FlowRunWatch
+from prefect_torchx._engine.flow_state import FlowRunWatch, watches
 from prefect_torchx._engine.pool import signal_behind
 from prefect_torchx._engine.sigterm import Sigterm, parent_has_died, sigterm_watch
 from prefect_torchx.off_loop import outlast
@@ -66,8 +66,7 @@ class Causes:
         self._cancellations = _cancellations()
         see_to_end(self._caller.flow)
         if self._caller.flow_run_id:
-            self._watch = FlowRunWatch.enter(self._caller.flow_run_id)
-            self._open.callback(self._watch.leave)
+            self._watch = self._open.enter_context(watches.use(self._caller.flow_run_id))
         if self._caller.flow_run_id or self._caller.task_run_id:
             self._sigterm = self._open.enter_context(sigterm_watch())
         return self

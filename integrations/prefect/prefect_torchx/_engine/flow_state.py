@@ -10,16 +10,17 @@ import logging
 import random
 import threading
 import uuid
-from contextvars import copy_context
-from typing import ClassVar, Final, final
+from typing import Final, final
 
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 
+from prefect_torchx import background
 from prefect_torchx._engine.lineage import ancestors
 from prefect_torchx._engine.server import ask_briefly, kept_connection
+from prefect_torchx.own import Shared
 
-__all__ = ["FlowRunWatch"]
+__all__ = ["FlowRunWatch", "watches"]
 
 LOOK_EVERY_S = 1.0
 """How often the server is asked; once for all calls of a process in one flow run."""
@@ -31,40 +32,23 @@ logger = logging.getLogger(__name__)
 
 @final
 class FlowRunWatch:
-    """Knows the state of one flow run and of its parents, for as long as somebody in this process uses it."""
-
-    _watched: ClassVar[dict[str, FlowRunWatch]] = {}
-    _lock: ClassVar[threading.Lock] = threading.Lock()
+    """Knows the state of one flow run and of its parents; see `watches`."""
 
     def __init__(self, flow_run_id: str) -> None:
         """Ask nobody yet."""
         self._flow_run_id: Final = flow_run_id
-        self._users = 0
         self._line: list[uuid.UUID] = []
         self._is_supervised = True
         self._states: list[State] = []
         self._over = threading.Event()
 
-    @classmethod
-    def enter(cls, flow_run_id: str) -> FlowRunWatch:
-        """Return the watch of that flow run, which somebody now uses; see `leave`."""
-        with cls._lock:
-            watch = cls._watched.get(flow_run_id)
-            if watch is None:
-                watch = cls._watched[flow_run_id] = cls(flow_run_id)
-                # With this call's context: it has the settings that say where the server is.
-                work = copy_context().run
-                threading.Thread(target=work, args=(watch._run,), name="torchx-state", daemon=True).start()
-            watch._users += 1
-            return watch
+    def begin(self) -> None:
+        """Ask again and again, in a thread."""
+        background.start("torchx-state", self._run, self.end)
 
-    def leave(self) -> None:
-        """Use it no more; who leaves last ends it."""
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                del self._watched[self._flow_run_id]
-                self._over.set()
+    def end(self) -> None:
+        """Ask no more."""
+        self._over.set()
 
     @property
     def is_cancelled(self) -> bool:
@@ -107,3 +91,13 @@ class FlowRunWatch:
             # A tenth more or less: a thousand runs that began together must not ask together.
             while not self._over.wait(pause_s * random.uniform(0.9, 1.1)):  # noqa: S311  (no secret)
                 pause_s = LOOK_EVERY_S if self.look() else LOOK_AGAIN_S
+
+
+def _begun(flow_run_id: str) -> FlowRunWatch:
+    watch = FlowRunWatch(flow_run_id)
+    watch.begin()
+    return watch
+
+
+watches: Final = Shared(_begun, FlowRunWatch.end)
+"""Of the flow runs that calls in this process are made in: one for all calls, as long as there is one."""

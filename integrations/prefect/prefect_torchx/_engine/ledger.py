@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar, cast, final
@@ -17,6 +17,7 @@ from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.client.schemas.objects import Artifact
 
 from prefect_torchx._engine.server import ask_briefly, ask_patiently
+from prefect_torchx.own import Latest
 from prefect_torchx.position import Position
 
 __all__ = ["TYPE", "VERSION", "Entry", "Ledger", "ask", "is_ours", "latest_entries", "ledger_of"]
@@ -109,19 +110,12 @@ class Ledger:
         return ask(lambda client: _update(client, artifact_id, update)) is not None
 
 
-_ledgers: Final[OrderedDict[tuple[int, UUID], Ledger]] = OrderedDict()
-_ledgers_lock: Final = Lock()
+_ledgers: Final = Latest[UUID, Ledger](KEPT)
 
 
 def ledger_of(run: str, flow_run_id: UUID | None) -> Ledger:
     """Return the one that all apps of the flow run share in this process."""
-    with _ledgers_lock:
-        key = os.getpid(), _ledger_name(flow_run_id or run)
-        ledger = _ledgers[key] = _ledgers.get(key) or Ledger(run, flow_run_id)
-        _ledgers.move_to_end(key)
-        while len(_ledgers) > KEPT:
-            _ledgers.popitem(last=False)
-        return ledger
+    return _ledgers.get_or_make(_ledger_name(flow_run_id or run), partial(Ledger, run, flow_run_id))
 
 
 def _ledger_name(run: UUID | str) -> UUID:

@@ -14,12 +14,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from prefect.exceptions import TerminationSignal
 from prefect.task_runners import ProcessPoolTaskRunner
+
+from prefect_torchx import background
 
 __all__ = ["children_of", "pass_on_signals", "signal_behind"]
 
@@ -69,9 +71,7 @@ def _passing_on(
         if signum is None:
             return cancel_all(runner)
         over = threading.Event()
-        threading.Thread(
-            target=_tell_children, args=(runner, signum, over), name="torchx-pool", daemon=True
-        ).start()
+        background.start("torchx-pool", partial(_tell_children, runner, signum, over), over.set)
         try:
             return cancel_all(runner)
         finally:

@@ -5,16 +5,17 @@ To make a client costs much more than a question, and each asks the server for a
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, ClassVar, Final, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+from prefect_torchx.own import Shared
 
 __all__ = ["Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection"]
 
@@ -68,49 +69,24 @@ def kept_connection() -> Iterator[None]:
             _of_this_thread.is_brief = False
 
 
-@contextmanager
-def client_of_process() -> Iterator[Client]:
+def client_of_process() -> AbstractContextManager[Client]:
     """Use the process's client for the API that the settings name."""
-    client = Client.enter()
-    try:
-        yield client
-    finally:
-        client.leave()
+    return _clients.use(PREFECT_API_URL.value())
 
 
 @final
 class Client:
     """Is there as long as some thread uses it, and connects when it is first asked."""
 
-    _clients: ClassVar[dict[object, Client]] = {}
-    _lock: ClassVar[threading.Lock] = threading.Lock()
-
-    def __init__(self, key: object) -> None:
+    def __init__(self, _url: object) -> None:
         """Connect to nothing yet."""
         self.was_used = False
-        self._key: Final = key
-        self.users = 0
-        """How many blocks use it; guarded by the lock of all clients."""
         self._open: Final = ExitStack()
         self._client: SyncPrefectClient | None = None
         self._connecting: Final = threading.Lock()
 
-    @classmethod
-    def enter(cls) -> Client:
-        """Return the one of this process, not of one that it was forked from; see `leave`."""
-        key = (os.getpid(), PREFECT_API_URL.value())
-        with cls._lock:
-            client = cls._clients.setdefault(key, cls(key))
-            client.users += 1
-            return client
-
-    def leave(self) -> None:
-        """Use it no more; who leaves last closes it."""
-        with self._lock:
-            self.users -= 1
-            if self.users:
-                return
-            del self._clients[self._key]
+    def close(self) -> None:
+        """Connect to nothing any more."""
         self._open.close()
 
     def ask(self, question: Callable[[SyncPrefectClient], T], timeout_s: float) -> T:
@@ -128,6 +104,7 @@ class Client:
         return answer
 
 
+_clients: Final = Shared(Client, Client.close)
 _of_this_thread: Final = threading.local()
 """Says whether the thread keeps the client and has the settings of brief requests."""
 _timeout_s: Final = ContextVar("torchx_timeout_s", default=PATIENT_TIMEOUT_S)

@@ -106,7 +106,7 @@ class ServerShelf:
     def _create(self, handle: AppHandle) -> bool:
         artifact = ArtifactCreate(
             type=TYPE,
-            data={"kind": _KIND, "version": VERSION, "app": handle, **self._about},
+            data={"kind": _KIND, "version": VERSION, "app": handle, "position": None, **self._about},
             flow_run_id=self._belongs_to,
             task_run_id=self._name(handle),
         )
@@ -118,10 +118,10 @@ class ServerShelf:
     def _find(self, client: SyncPrefectClient, handle: AppHandle) -> _Found | None:
         names = [self._name(handle), self._ledger.name]
         only = ArtifactFilter(task_run_id=ArtifactFilterTaskRunId(any_=names))
+        found = _latest_first(client, only)
         # The latest: a try that died before it submitted has left one, too.
-        found = client.read_artifacts(artifact_filter=only, sort=ArtifactSort.CREATED_DESC, limit=PAGE)
         app = next((artifact for artifact in found if is_ours(_KIND, artifact.data)), None)
-        return _Found(app.id, latest_entries(found).get(str(app.id))) if app else None
+        return _Found(app.id, _entry(app, latest_entries(found))) if app else None
 
     def _name(self, handle: AppHandle) -> UUID:
         """Return an id for this run's dealings with the app, by which the artifact is found at once."""
@@ -158,18 +158,34 @@ def apps_of_flow_run(client: SyncPrefectClient, root: UUID, flow_run_id: UUID) -
     only = ArtifactFilter(
         flow_run_id=ArtifactFilterFlowRunId(any_=[root]), type=ArtifactFilterType(any_=[TYPE])
     )
-    found: list[Artifact] = []
-    while page := client.read_artifacts(
-        artifact_filter=only, sort=ArtifactSort.CREATED_DESC, limit=PAGE, offset=len(found)
-    ):
-        found += page
+    found = _latest_first(client, only)
     entries = latest_entries(found)
     apps: dict[AppHandle, NotedApp] = {}
     for artifact in found:
         data: Any = artifact.data
         if is_ours(_KIND, data) and flow_run_id in (root, UUID(data["run"])):
-            apps.setdefault(str(data["app"]), _noted(data, entries.get(str(artifact.id))))
+            apps.setdefault(str(data["app"]), _noted(data, _entry(artifact, entries)))
     return apps
+
+
+def _latest_first(client: SyncPrefectClient, only: ArtifactFilter) -> list[Artifact]:
+    """Return all of them; what is made meanwhile may be missing, nothing else."""
+    found: list[Artifact] = []
+    while True:
+        page = client.read_artifacts(
+            artifact_filter=only, sort=ArtifactSort.CREATED_DESC, limit=PAGE, offset=len(found)
+        )
+        found += page
+        if len(page) < PAGE:
+            return found
+
+
+def _entry(app: Artifact, entries: Mapping[str, Entry]) -> Entry | None:
+    """Return how far the app's log is; an older release kept that with the app, in no ledger."""
+    data: Any = app.data
+    place = data.get("position")
+    position = Position.from_json(place) if isinstance(place, Mapping) else None
+    return entries.get(str(app.id)) or (Entry(0, position) if position else None)
 
 
 def _noted(data: Mapping[str, Any], entry: Entry | None) -> NotedApp:
