@@ -1,0 +1,166 @@
+"""What is done to a Prefect flow run and to its server while its apps run, and what that excuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+
+from prefect_trial import Fault, PrefectTrial
+
+__all__ = ["FAULTS"]
+
+
+def _nothing(_trial: PrefectTrial) -> None:
+    """Let the flow run to its end."""
+
+
+def _flow_killed(trial: PrefectTrial) -> None:
+    """SIGKILL the flow's process at a random moment, some times, and have the flow run again."""
+    trial.may_repeat = True
+    _end_and_begin_again(trial, signal.SIGKILL)
+
+
+def _flow_terminated(trial: PrefectTrial) -> None:
+    """SIGTERM the flow's process at a random moment, some times, and have the flow run again."""
+    trial.may_repeat = True
+    _end_and_begin_again(trial, signal.SIGTERM)
+
+
+def _end_and_begin_again(trial: PrefectTrial, number: int) -> None:
+    for start in range(trial.rng.choice((1, 1, 2))):
+        trial.starts(start + 1)
+        if trial.rng.random() < 0.8:
+            trial.runs()
+        trial.pause(4.0)
+        if trial.is_over():
+            return
+        trial.signal(number)
+        trial.wait_for_end()
+        trial.begin_again()
+
+
+def _flow_frozen(trial: PrefectTrial) -> None:
+    """SIGSTOP the flow's process for a while."""
+    trial.starts()
+    trial.pause(4.0)
+    trial.signal(signal.SIGSTOP)
+    trial.pause(4.0)
+    trial.signal(signal.SIGCONT)
+
+
+def _cancelled(trial: PrefectTrial) -> None:
+    """Cancel the flow run by the API, and do what a worker of Prefect then does."""
+    _at_some_moment(trial)
+    if trial.is_over():
+        return
+    trial.api.set_state("CANCELLING")
+    trial.cancelled()
+    trial.ends_as = {"CANCELLED"}
+    trial.pause(0.5)
+    if trial.rng.random() < 0.5:  # as the worker of a process pool does it
+        with suppress(ProcessLookupError):
+            os.killpg(trial.pids[-1], signal.SIGTERM)
+    else:
+        trial.signal(signal.SIGTERM)
+    trial.wait_for_end()
+    trial.api.set_state("CANCELLED")
+
+
+def _cancelled_script(trial: PrefectTrial) -> None:
+    """Cancel the flow run by the API, where nobody tells its process."""
+    _at_some_moment(trial)
+    if trial.is_over():
+        return
+    trial.api.set_state("CANCELLING")
+    trial.cancelled()
+    trial.ends_as = {"CANCELLED"}
+
+
+def _at_some_moment(trial: PrefectTrial) -> None:
+    trial.starts()
+    if trial.rng.random() < 0.8:
+        trial.runs()
+    trial.pause(2.0)
+
+
+def _left_alone(trial: PrefectTrial) -> None:
+    """SIGKILL the flow's process, and leave it at that: the lease ends what it ran."""
+    trial.runs()
+    trial.pause(2.0)
+    trial.excuse("lease expired")
+    trial.signal(signal.SIGKILL)
+    trial.wait_for_end()
+    trial.ends_as = {"RUNNING"}
+
+
+def _killed_and_cancelled(trial: PrefectTrial) -> None:
+    """SIGKILL the flow's process, cancel the flow run, and have it run again: it finds that it is over."""
+    trial.runs()
+    trial.pause(2.0)
+    trial.signal(signal.SIGKILL)
+    trial.wait_for_end()
+    trial.may_repeat = True
+    trial.begin_again()
+    trial.starts(2)
+    trial.pause(2.0)
+    if trial.is_over():
+        return
+    trial.api.set_state("CANCELLING")
+    trial.cancelled()
+    trial.ends_as = {"CANCELLED"}
+    trial.signal(signal.SIGTERM)
+    trial.wait_for_end()
+    trial.api.set_state("CANCELLED")
+
+
+def _api_away(trial: PrefectTrial) -> None:
+    """Have the API away for some seconds, once or twice."""
+    for _ in range(trial.rng.choice((1, 2))):
+        trial.runs()
+        trial.pause(3.0)
+        trial.proxy.go_away()
+        trial.pause(8.0)
+        trial.proxy.away = False
+
+
+def _api_slow(trial: PrefectTrial) -> None:
+    """Let every request take a tenth of a second longer."""
+    trial.proxy.delay_s = 0.1
+
+
+def _api_deaf(trial: PrefectTrial) -> None:
+    """Break connections off after the server has served a request, and before it has answered."""
+    trial.proxy.cuts = trial.rng.choice((1, 3, 10))
+
+
+def _api_away_and_killed(trial: PrefectTrial) -> None:
+    """SIGKILL the flow's process while the API is away, and have the flow run again."""
+    trial.runs()
+    trial.pause(3.0)
+    trial.proxy.go_away()
+    trial.pause(5.0)
+    trial.may_repeat = True
+    if trial.is_over():
+        trial.proxy.away = False
+        return
+    trial.signal(signal.SIGKILL)
+    trial.wait_for_end()
+    trial.proxy.away = False
+    trial.begin_again()
+
+
+FAULTS: dict[str, Fault] = {
+    "nothing": Fault(act=_nothing, stretches=False),
+    "flow-killed": Fault(act=_flow_killed),
+    "flow-terminated": Fault(act=_flow_terminated),
+    "flow-frozen": Fault(act=_flow_frozen),
+    "cancelled": Fault(act=_cancelled, holds=True, stretches=False),
+    "cancelled-script": Fault(act=_cancelled_script, holds=True, stretches=False, supervised=False),
+    "killed-and-cancelled": Fault(act=_killed_and_cancelled, holds=True, stretches=False),
+    "left-alone": Fault(act=_left_alone, holds=True, stretches=False, leaves=True, options={"lease_s": 15.0}),
+    "api-away": Fault(act=_api_away),
+    "api-slow": Fault(act=_api_slow),
+    "api-deaf": Fault(act=_api_deaf),
+    "api-away-and-killed": Fault(act=_api_away_and_killed),
+}
