@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from judge import TERMINAL, Evidence, Promises, Violation, judge, judge_lines
-from truth import Copy, Said
+from truth import Copy, Key, Said
 
 __all__ = ["AppSeen", "CallSeen", "judge_call", "shown_copies"]
 
@@ -160,7 +160,8 @@ def _shown(said: list[Said]) -> list[Said]:
 def _as_shown(line: Said) -> Said:
     text = line.text.rstrip("\r").rpartition("\r")[2]
     # What is left of a bar does not say which of several it is of.
-    return line._replace(text=text, eol=True, whole=line.whole and text == line.text)
+    # An open one is shown when its replica has ended.
+    return line._replace(text=text, eol=True, whole=line.whole and line.eol and text == line.text)
 
 
 class _Reader:
@@ -212,23 +213,28 @@ class _Reader:
         left = self._left.get(key, Counter())
         streams = [found[2]] if found else ["stdout", "stderr"]
         stream = next((s for s in streams if left[s, text]), streams[0])
+        is_piece = False
         if left[stream, text] > 0:
             left[stream, text] -= 1
-        elif self._may_repeat and any((each, text) in left for each in streams):
+        elif cut := [line.stream for line in self._said(key) if _is_cut(line, text)]:
+            stream, is_piece = cut[0], True
+        elif self._may_repeat and self._is_known(role, number, text):
             return
-        copy = self._copies.get(key)
-        if (
-            self._may_repeat
-            and (stream, text) not in left
-            and any(known.startswith(text) for _, known in left)
-        ):
-            return  # the first pieces of a long line, which came again as a whole
-        is_piece = copy is not None and any(
-            not line.sure and line.stream == stream and line.text != text and line.text.startswith(text)
-            for line in copy.said
-        )
         yield {"type": "log", "role": role, "replica": number, "attempt": attempt, "stream": stream,
                "text": text, "eol": not is_piece}  # fmt: skip
+
+    def _said(self, key: Key) -> list[Said]:
+        return self._copies[key].said if key in self._copies else []
+
+    def _is_known(self, role: str, number: int, text: str) -> bool:
+        """Return whether an attempt of the replica has such a line, or, of a long one, such a beginning."""
+        own = [left for key, left in self._left.items() if key[:2] == (role, number)]
+        return any(known.startswith(text) for left in own for _, known in left)
+
+
+def _is_cut(line: Said, text: str) -> bool:
+    """Return whether the text is what is left of a line whose program was killed while it wrote that."""
+    return not line.sure and line.text != text and line.text.startswith(text)
 
 
 def _texts(records: Iterable[Document]) -> Iterator[tuple[tuple[str, int] | None, str]]:
