@@ -141,6 +141,41 @@ def test_cancelling_before_anything_was_submitted_does_nothing() -> None:
     assert flow.states == []
 
 
+@pytest.mark.parametrize("step", ["status", "owner", "take_over"])
+def test_a_try_that_is_cancelled_before_it_attaches_cancels_what_it_would_have_followed(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else would come for the app that an earlier try has left; its lease may be long."""
+    flow = Flow("hold")
+    with pytest.raises(Leave):
+        flow.hold(check=leave).run()
+    second = flow.hold(task_try=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(flow.runner, step, lambda *_, **__: leave())
+        with pytest.raises(Leave):
+            second.attach()
+    second.cancel()
+    assert flow.states == [AppState.CANCELLED]
+
+
+def test_a_try_that_is_cancelled_before_it_attaches_leaves_the_apps_of_its_peers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Equal calls of one try have an app each: what another one has taken over by now is not ours."""
+    flow = Flow("hold")
+    first, peer = flow.hold(check=leave), flow.hold(task="u", task_try=2, check=leave)
+    for hold in (first, peer):
+        with pytest.raises(Leave):
+            hold.run()
+    late = flow.hold(task="v", task_try=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(flow.runner, "status", lambda *_, **__: leave())
+        with pytest.raises(Leave):
+            late.attach()
+    late.cancel()
+    assert AppState.CANCELLED not in flow.states
+
+
 def test_an_older_try_cannot_cancel_the_app_of_a_newer_one() -> None:
     """A try that was frozen while another took its place does no harm when it thaws."""
     flow = Flow("hold")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from time import monotonic
 from types import TracebackType
@@ -13,7 +14,7 @@ from prefect_torchx._engine.causes import INTERRUPTIONS, Causes, behind
 from prefect_torchx._engine.shelf import ServerShelf
 from prefect_torchx.bookmark import Bookmark
 from prefect_torchx.held import Held
-from prefect_torchx.hold import Hold
+from prefect_torchx.hold import Hold, Request
 from prefect_torchx.naming import FlowTry, Holder
 from prefect_torchx.off_loop import Undisturbed, in_daemon_thread, outlast, started_in_thread
 from prefect_torchx.order import Order
@@ -24,6 +25,8 @@ from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, parse_app_handle
 
 __all__ = ["AppRun"]
+
+logger = logging.getLogger(__name__)
 
 LAST_LINES_S = 12.0
 """How long a cancelled app's last lines are waited for: its grace, unless that is longer than by default."""
@@ -237,15 +240,22 @@ class AppRun:
         return (yield from self._follow())
 
     def _attach(self) -> Story[AppHandle]:
+        hold, request = self._prepare()
+        yield from hold.attach(request)
+        assert hold.handle is not None
+        return hold.handle
+
+    def _prepare(self) -> tuple[Hold, Request]:
+        """Learn who calls and what for; asks Prefect's server, and checks the request."""
         assert isinstance(self._source, Order), "attached already"
         flow_tries = self._caller.flow_tries()
         root = flow_tries[0].run if flow_tries else ""
         request = self._source.request(self._runner, self._caller.work(root), root)
         self._me = self._new_holder(flow_tries)
-        self._hold = self._new_hold(request.app.app, None, root)
-        yield from self._hold.attach(request)
-        assert self._hold.handle is not None
-        return self._hold.handle
+        hold = self._new_hold(request.app.app, None, root)
+        hold.want(request)
+        self._hold = hold
+        return hold, request
 
     def _follow(self) -> Story[AppStatus]:
         hold = self._open_hold()
@@ -257,6 +267,8 @@ class AppRun:
 
     def _leave(self, interruption: BaseException) -> Story[None]:
         reason = self._causes.why_cancel(interruption)
+        if reason and self._hold is None and isinstance(self._source, Order):
+            self._prepare_to_cancel()
         hold = None if self._is_over else self._open_hold()
         if hold is not None:
             self._reason = reason
@@ -267,6 +279,13 @@ class AppRun:
         yield from self._close(None, LAST_RECORDS_S if reason else LEAVE_S)
         while self._causes.signal_may_come():
             yield Pause(seconds=TICK_S)
+
+    def _prepare_to_cancel(self) -> None:
+        """Prepare again, as that was cut short: an earlier try may have left an app, which must end too."""
+        try:
+            self._prepare()
+        except Exception as err:  # noqa: BLE001  (whatever it is, the interruption is what is raised)
+            logger.warning("cannot look for an app of an earlier try, which its lease would end: %r", err)
 
     def _close(self, status: AppStatus | None, limit_s: float) -> Story[None]:
         for _ in self._page.closing(status, limit_s=limit_s) if self._page else ():

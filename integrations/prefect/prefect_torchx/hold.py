@@ -107,6 +107,7 @@ class Hold:
         self._reading: Reading | None = None
         self._submitting: tuple[int, int] | None = None
         self._end_wanted = ""
+        self._request: Request | None = None
 
     @property
     def handle(self) -> AppHandle | None:
@@ -123,7 +124,14 @@ class Hold:
             AppIdConflictError: Another request has this key.
             SchedulerError: The scheduler is away for longer than `PATIENCE_S`.
         """
+        self.want(request)
         yield from patiently(lambda: self._attach(request), Patience(PATIENCE_S), self._page.say)
+        if self._end_wanted:  # meanwhile: an event loop does not wait for us for ever
+            self.cancel(self._end_wanted)
+
+    def want(self, request: Request) -> None:
+        """Learn what `attach` is about, so that `cancel` finds an earlier try's app also before that."""
+        self._request = request
 
     def _attach(self, request: Request) -> Story[None]:
         if self._submitting is not None:  # the scheduler went away in the middle: the same id again
@@ -191,8 +199,6 @@ class Hold:
             self._handle = None
             # An equal call submitted the id and signed first.
             return (yield from self._take(request, self._attempts(request), slot))
-        if self._end_wanted:  # while we submitted: an event loop does not wait for that for ever
-            self.cancel(self._end_wanted)
         self._page.say(f"submitted {handle}")
         return True
 
@@ -270,7 +276,11 @@ class Hold:
             SchedulerError: It could not be asked.
         """
         self._end_wanted = reason
-        if self._handle is None or self._me is None:
+        if self._me is None:
+            return False
+        if self._handle is None:
+            self._handle = self._inherited()
+        if self._handle is None:
             return False
         farewell = self._me.farewell
         try:
@@ -282,6 +292,23 @@ class Hold:
         if held:
             self._runner.cancel(self._handle, reason=reason, if_owner=farewell)
         return held
+
+    def _inherited(self) -> AppHandle | None:
+        """Take over the app that an earlier try left running, if we were cut short before we came to it."""
+        request, me = self._request, self._me
+        if request is None or request.shared or me is None or not me.has_predecessors:
+            return None
+        attempts = self._attempts(request)
+        for slot in (0, *attempts.slots_after(0)):
+            attempt, status = attempts.latest(slot)
+            if status is None or status.is_terminal():
+                continue
+            handle = self._name(request, slot, attempt)
+            owner = self._runner.owner(handle)
+            is_free = stand(owner, me) is Standing.FREE
+            if is_free and self._runner.take_over(handle, me.token, expected=owner):
+                return handle
+        return None
 
     def last_lines(self, limit_s: float) -> Story[None]:
         """Show what a cancelled app still says, for so many seconds at most."""
