@@ -76,8 +76,9 @@ class Attempts:
 
     def _read(self, number: int) -> Attempt | None:
         refresh(self.folder(number))
-        start = read_json(self._path(number, "start"))
-        return None if start is None else Attempt(number, start, read_json(self._path(number, "end")))
+        start = read_json(self._path(number, "start"), run=int)
+        end = read_json(self._path(number, "end"), code=int, told=bool)
+        return None if start is None else Attempt(number, start, end)
 
     def _path(self, number: int, name: str) -> str:
         return os.path.join(self.folder(number), f"{name}.json")

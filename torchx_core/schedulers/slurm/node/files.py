@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 ROOM_LOOK_S = 1.0
 """How often a full disk is looked at again."""
+_MOST = 1e15
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -28,12 +29,34 @@ def refresh(directory: str) -> None:
         os.close(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
-def read_json(path: str) -> dict[str, Any] | None:
-    """Return the JSON object in the file, or None."""
+def read_json(path: str, **kinds: type[Any]) -> dict[str, Any] | None:
+    """Return the JSON object in the file, or None; also where a field is not what it should be.
+
+    Args:
+        path: The file.
+        kinds: What each field must be that the caller relies on; a whole number is a number as well.
+    """
     try:
-        return read_object(path)
+        record = read_object(path)
     except (OSError, DamagedFile):
         return None
+    if record is None or not all(_is(record.get(name), kind) for name, kind in kinds.items()):
+        return None
+    return record
+
+
+def number_in(record: dict[str, Any], name: str) -> float | None:
+    """Return the field if it is a number of seconds, or None."""
+    value = record.get(name)
+    return float(value) if isinstance(value, (int, float)) and _is(value, float) and value >= 0 else None
+
+
+def _is(value: object, kind: type[Any]) -> bool:
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    if isinstance(value, (int, float)) and not -_MOST < value < _MOST:
+        return False  # no clock and no process has it
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 def write_once(path: str, value: dict[str, Any], *, patient: bool = True, sync: bool = True) -> bool:

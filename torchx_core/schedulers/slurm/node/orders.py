@@ -48,10 +48,10 @@ class Orders:
 
     def _since(self, number: int) -> Iterator[dict[str, Any]]:
         while True:
-            order = read_json(self._path(number))
-            if order is None:
+            order = read_json(self._path(number), run=int, indices=list)
+            if order is None and not os.path.exists(self._path(number)):
                 return
-            yield order
+            yield order or {"run": -1, "indices": []}  # a damaged one is nobody's, and its number is taken
             number += 1
 
     def _path(self, number: int) -> str:

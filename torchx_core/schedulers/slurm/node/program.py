@@ -11,6 +11,7 @@ import subprocess
 import time
 from typing import Any
 
+from torchx_core.schedulers.slurm.node.files import number_in
 from torchx_core.schedulers.slurm.node.guard import Guard
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
@@ -144,7 +145,7 @@ class Program:
         if self.told in (STOP, SIGNAL):
             return
         if stop is not None and not self.told:
-            grace_s = stop["grace_s"]
+            grace_s = number_in(stop, "grace_s")
             self._tell(STOP, self.replica.plan["grace_s"] if grace_s is None else grace_s, heard=heard)
             self._hasten(stop)
         elif heard:
@@ -154,7 +155,7 @@ class Program:
 
     def _hasten(self, stop: dict[str, Any]) -> None:
         """Kill sooner, if a later cancel has cut the grace period short; it counts from when we see it."""
-        sooner_s = stop.get("sooner_s")
+        sooner_s = number_in(stop, "sooner_s")
         if sooner_s is None or sooner_s == self.hastened_s:
             return
         self.hastened_s = sooner_s

@@ -8,7 +8,14 @@ from contextlib import suppress
 from typing import Any
 
 from torchx_core.schedulers.slurm.node.attempts import Attempts
-from torchx_core.schedulers.slurm.node.files import done_name, read_json, refresh, this_run, write_once
+from torchx_core.schedulers.slurm.node.files import (
+    done_name,
+    number_in,
+    read_json,
+    refresh,
+    this_run,
+    write_once,
+)
 from torchx_core.schedulers.slurm.node.orders import Orders
 from torchx_core.supervisor.reading import DamagedFile, read_bytes
 
@@ -129,7 +136,7 @@ class Replica:
         return (
             attempt is not None
             and attempt.succeeded
-            and not self._orders.name(index, attempt.start["orders"])
+            and not self._orders.name(index, int(number_in(attempt.start, "orders") or 0))
         )
 
     def _overdue(self) -> str:
@@ -148,8 +155,8 @@ class Replica:
 
     def _left_alone(self) -> str:
         """Return which replica Slurm has ended, if it spared this one: a part of the job was cancelled."""
-        told = None if self._signalled else read_json(self.path(f"told.{self.run}.json"))
-        if told is None:
+        told = None if self._signalled else read_json(self.path(f"told.{self.run}.json"), index=int)
+        if told is None or not 0 <= told["index"] < len(self.plan["replicas"]):
             return ""
         if self._alone_since is None:
             self._alone_since = time.monotonic()
@@ -163,7 +170,7 @@ class Replica:
 
         This node's own clock may be ahead of theirs: it would end the app at once.
         """
-        first, latest = (read_json(self.path(f"run.{n}.json")) for n in (0, self.run))
+        first, latest = (read_json(self.path(f"run.{n}.json"), time=float) for n in (0, self.run))
         return latest["time"] - first["time"] if first and latest else 0.0
 
     def _lease(self) -> bytes:

@@ -62,9 +62,9 @@ def turns() -> Iterator[Turns]:
     turns = Turns()
 
     def in_turn(act: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*args: Any) -> Any:
+        def step(*args: Any, **kinds: Any) -> Any:
             turns.take()
-            return act(*args)
+            return act(*args, **kinds)
 
         return step
 
