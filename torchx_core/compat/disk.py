@@ -13,7 +13,7 @@ from pathlib import Path
 from torchx_core.compat.records import Content, Lock, Record, Store, oldest_first
 from torchx_core.errors import CorruptRecordError, RecordUnavailableError
 from torchx_core.schedulers.locks import locked_session
-from torchx_core.schedulers.paths import check_owner, file_name, make_private, name_of
+from torchx_core.schedulers.paths import check_owner, check_readable, file_name, make_private, name_of
 from torchx_core.schedulers.stored import handle_of, is_debris, names_in, naming_damage, read_fact
 from torchx_core.supervisor.reading import is_there, open_regular
 
@@ -36,9 +36,11 @@ class DiskStore(Store):
 
     def create(self, app_id: str, asked: Content) -> Record:
         """Return the app's record; a new one where there was none."""
-        self._check_place()
-        make_private(str(self._directory))
+        self._check_readable()
         place = self._directory / file_name(app_id)
+        if not DiskRecord(place, app_id).is_there():
+            self._check_place()
+        make_private(str(self._directory))
         self._clear_debris(place)
         fresh = self._hidden("new")
         fresh.mkdir(mode=0o700)
@@ -53,14 +55,14 @@ class DiskStore(Store):
 
     def find(self, app_id: str) -> Record | None:
         """Return the app's record, or None."""
-        self._check_place()
+        self._check_readable()
         place = self._directory / file_name(app_id)
         record = DiskRecord(place, app_id)
         return record if record.is_there() or is_debris(str(place), _ASKED) else None
 
     def all(self) -> list[Record]:
         """Return every record, oldest first."""
-        self._check_place()
+        self._check_readable()
         found = (self._found(name) for name in names_in(str(self._directory)))
         return sorted((record for record in found if record is not None), key=oldest_first)
 
@@ -81,8 +83,15 @@ class DiskStore(Store):
             shutil.rmtree(aside, ignore_errors=True)
 
     def _check_place(self) -> None:
-        for directory in (self._root, self._directory.parent, self._directory):
-            check_owner(str(directory))
+        for directory in self._places():
+            check_owner(directory)
+
+    def _check_readable(self) -> None:
+        for directory in self._places():
+            check_readable(directory)
+
+    def _places(self) -> tuple[str, str, str]:
+        return str(self._root), str(self._directory.parent), str(self._directory)
 
     def _clear_debris(self, place: Path) -> None:
         """Move aside a directory without the fact that makes it an app's: somebody deleted that by hand."""

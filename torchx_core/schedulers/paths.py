@@ -5,13 +5,26 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from typing import Final
 from urllib.parse import quote, unquote
 
 from torchx_core.errors import InvalidConfigError, InvalidInputError, RecordUnavailableError
 from torchx_core.supervisor.reading import is_damage
 
-__all__ = ["check_owner", "default_state_dir", "file_name", "make_private", "name_of", "state_root"]
+__all__ = [
+    "TRUST",
+    "check_owner",
+    "check_readable",
+    "default_state_dir",
+    "file_name",
+    "make_private",
+    "name_of",
+    "state_root",
+]
 
+TRUST: Final = "TORCHX_TRUST_STATE_DIR"
+"""Environment variable by which a user says that the state directory may be used whoever owns it."""
+_YES: Final = frozenset({"1", "true", "yes"})
 _MAX_NAME = 200
 
 
@@ -55,29 +68,47 @@ def state_root(state_dir: str | None) -> str:
 def check_owner(directory: str) -> None:
     """Refuse a state directory in which somebody else decides what our records say, and what we run.
 
+    It is for whoever writes something new there, or deletes; what exists already may be read and ended.
+
     Raises:
         InvalidConfigError: It is somebody else's, anybody may write to it, or we may not look into it.
         RecordUnavailableError: Nobody can tell just now.
     """
-    try:
-        found = os.stat(directory)
-    except (FileNotFoundError, NotADirectoryError):
+    found = check_readable(directory)
+    if found is None or os.environ.get(TRUST, "").lower() in _YES:
         return
-    except OSError as err:
-        if not is_damage(err):
-            raise RecordUnavailableError(directory, str(err.strerror)) from err
-        raise _unusable(directory, f"cannot be looked at: {err.strerror}") from err
     mine = os.geteuid()
     if found.st_uid not in (mine, 0):
         raise _unusable(directory, f"belongs to user {found.st_uid}, and this is user {mine}")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         raise _unusable(directory, f"can be changed by anybody (mode {stat.S_IMODE(found.st_mode):o})")
+
+
+def check_readable(directory: str) -> os.stat_result | None:
+    """Return what the system says of the directory, or None if there is none.
+
+    Raises:
+        InvalidConfigError: We may not look into it.
+        RecordUnavailableError: Nobody can tell just now.
+    """
+    try:
+        found = os.stat(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as err:
+        if not is_damage(err):
+            raise RecordUnavailableError(directory, str(err.strerror)) from err
+        raise _unusable(directory, f"cannot be looked at: {err.strerror}") from err
     if not os.access(directory, os.R_OK | os.X_OK):
-        raise _unusable(directory, f"cannot be looked into by user {mine}")
+        raise _unusable(directory, f"cannot be looked into by user {os.geteuid()}")
+    return found
 
 
 def _unusable(directory: str, problem: str) -> InvalidConfigError:
-    advice = "set TORCHX_STATE_DIR to a directory of your own, perhaps inside it"
+    advice = (
+        "set TORCHX_STATE_DIR to a directory of your own, perhaps inside it,"
+        f" or {TRUST}=1 if you trust everybody who may write there with what you run"
+    )
     return InvalidConfigError(f"state directory {directory}", None, f"{problem}; {advice}")
 
 

@@ -20,7 +20,7 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers.locks import locked_session
 from torchx_core.schedulers.ownership import owner_of, set_owner
-from torchx_core.schedulers.paths import check_owner, file_name, name_of, state_root
+from torchx_core.schedulers.paths import check_owner, check_readable, file_name, name_of, state_root
 from torchx_core.schedulers.removing import move_aside, remove_debris, remove_tree, tree_size
 from torchx_core.schedulers.responses import Finding, ListAppResponse, Verdict
 from torchx_core.schedulers.scheduler import Scheduler
@@ -79,7 +79,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first; one whose record cannot be read is UNKNOWN."""
-        self._check_place()
+        self._check_readable()
         rows = [row for name in names_in(self._session_dir) if (row := self._row(name))]
         return sorted(rows, key=lambda row: (row.submitted_at or 0.0, row.app_id))
 
@@ -155,16 +155,21 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
         Raises:
             SubmitFailedError: An app whose record was deleted by hand still runs there.
+            InvalidConfigError: There is none, and the state directory is not this user's alone.
         """
-        self._check_place()
+        self._check_readable()
         while is_debris(app_dir):
+            self._check_place()
             self._end_orphans(app_dir)
             with naming_damage(app_dir), suppress(FileNotFoundError):
                 with locked_session(self._session_dir):
                     aside = [move_aside(app_dir)] if is_debris(app_dir) else []  # or another submit did it
                 for path in aside:
                     remove_tree(path)
-        return self._read(app_dir)
+        record = self._read(app_dir)
+        if record is None:
+            self._check_place()
+        return record
 
     def size_bytes(self, app_id: str) -> int:
         """Return the size of the app's record and logs."""
@@ -204,17 +209,29 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
     def _find(self, app_id: str) -> R | None:
         """Return the app's record, or None when there is no such app."""
-        self._check_place()
+        self._check_readable()
         return self._read(self._app_dir(app_id))
 
     def _check_place(self) -> None:
-        """Refuse records that somebody else may have written.
+        """Refuse to write or delete where somebody else may have written: it decides what we run or remove.
 
         Raises:
             InvalidConfigError: The state directory is not this user's alone.
         """
-        for directory in (self._root, os.path.dirname(self._session_dir), self._session_dir):
+        for directory in self._places():
             check_owner(directory)
+
+    def _check_readable(self) -> None:
+        """See that records can be read, whoever else may write there: a cancel must never be refused.
+
+        Raises:
+            InvalidConfigError: This user may not look into the state directory.
+        """
+        for directory in self._places():
+            check_readable(directory)
+
+    def _places(self) -> tuple[str, str, str]:
+        return self._root, os.path.dirname(self._session_dir), self._session_dir
 
     def _record(self, app_id: str) -> R:
         record = self._find(app_id)

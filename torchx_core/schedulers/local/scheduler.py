@@ -40,6 +40,7 @@ from torchx_core.schedulers.recorded import RecordedScheduler
 from torchx_core.schedulers.stored import handle_of
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 from torchx_core.supervisor import machine
+from torchx_core.supervisor.closing import has_begun
 from torchx_core.supervisor.records import Json
 from torchx_core.supervisor.tree import marked, serving
 
@@ -157,6 +158,8 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         if difference:
             raise AppIdConflictError(app_id, difference)
         with existing.naming_damage():
+            if not has_begun(existing.directory):
+                self._check_place()  # what is there to run may be somebody else's
             return launch.start_again(existing)
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:

@@ -31,7 +31,7 @@ from torchx_core.schedulers.slurm.queue import JobQueue, shared_queue
 from torchx_core.schedulers.slurm.record import AppRecord, read_record
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app, render
 from torchx_core.schedulers.slurm.settle import ask_about_all, is_known_over, jobs_left, settle
-from torchx_core.schedulers.slurm.submit import submit
+from torchx_core.schedulers.slurm.submit import is_submitted, submit
 from torchx_core.schedulers.stored import handle_of
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
 
@@ -93,7 +93,9 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
 
     def schedule(self, dryrun_info: AppDryRunInfo[SlurmRequest]) -> str:
         """Create the app and its job, or attach to the one that an equal request created."""
-        self._for_submit(dryrun_info.request.app_dir)
+        existing = self._for_submit(dryrun_info.request.app_dir)
+        if existing is not None and not is_submitted(existing):
+            self._check_place()  # the command that would be run may be somebody else's
         submit(dryrun_info.request, self._queue)
         return dryrun_info.request.app_id
 

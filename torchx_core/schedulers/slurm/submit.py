@@ -64,7 +64,7 @@ from torchx_core.schedulers.slurm.shipping import packed
 from torchx_core.supervisor.reading import DamagedFile, is_there, open_regular
 from torchx_core.supervisor.records import Json, dumps, sync_directory, write_all
 
-__all__ = ["submit"]
+__all__ = ["is_submitted", "submit"]
 
 _NEVER_TRIED, _TRIED = b"0", b"1"
 """What the lock file says: whether anybody was ever about to call sbatch for this app."""
@@ -158,12 +158,12 @@ def _write(directory: str, files: Mapping[str, bytes]) -> None:
 
 def _has_job(record: AppRecord, request: SlurmRequest, queue: JobQueue) -> bool:
     """See that the app has its job; false when its record was taken back while we looked."""
-    if _is_settled(record):
+    if is_submitted(record):
         return True
     with _alone(record) as lock:
         if lock is None:
             return False
-        if _is_settled(record):
+        if is_submitted(record):
             return True
         job_id = _earlier_job(record, request.app_id, lock, queue) or _sbatch(record, request.app_id)
         record.write(JOB, {"job_id": job_id, "time": time.time()})  # or the job does, when there is room
@@ -172,8 +172,10 @@ def _has_job(record: AppRecord, request: SlurmRequest, queue: JobQueue) -> bool:
     return True
 
 
-def _is_settled(record: AppRecord) -> bool:
-    return any(is_there(record.path(name)) for name in (JOB, STOP, FINAL))
+def is_submitted(record: AppRecord) -> bool:
+    """Return whether there is nothing left to submit of the app."""
+    with record.naming_damage():
+        return any(is_there(record.path(name)) for name in (JOB, STOP, FINAL))
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from damage import verbs
@@ -16,33 +18,56 @@ from torchx_core.errors import (
     InvalidInputError,
     InvalidRunConfigException,
 )
+from torchx_core.schedulers import CancelOutcome
 
+Submit: TypeAlias = Callable[..., str]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to somebody else: needs root")
 
 
 @needs_root
 @pytest.mark.parametrize("level", ["", "local_cwd", "local_cwd/s"])
-def test_a_state_directory_of_somebody_else_is_refused(state_dir: Path, level: str) -> None:
-    """Records that another user may write are neither read nor run, and the error says whose they are."""
+def test_nothing_new_is_written_to_a_state_directory_of_somebody_else(state_dir: Path, level: str) -> None:
+    """What writes or deletes is refused, and the error says whose it is and what to do; a look is not."""
     (state_dir / level).mkdir(parents=True)
     os.chown(state_dir / level, 4242, 4242)
     with get_runner("s", state_dir=str(state_dir)) as runner:
-        for verb in verbs(runner, "local_cwd://s/one", "r").values():
-            with pytest.raises(InvalidConfigError, match=r"belongs to user 4242, .*TORCHX_STATE_DIR"):
-                verb()
-        with pytest.raises(InvalidConfigError, match="belongs to user 4242"):
+        for name, verb in verbs(runner, "local_cwd://s/one", "r").items():
+            if name.startswith(("prune", "delete")):
+                with pytest.raises(InvalidConfigError, match=r"belongs to user 4242, .*TORCHX_STATE_DIR"):
+                    verb()
+        with pytest.raises(InvalidConfigError, match=r"belongs to user 4242, .*TORCHX_TRUST_STATE_DIR=1"):
             runner.run(app_of("true"), "local_cwd")
-
-
-def test_a_state_directory_that_anybody_may_change_is_refused(state_dir: Path) -> None:
-    """A world-writable state directory is not used, unless it is one like /tmp, where all keep their own."""
-    state_dir.mkdir()
-    state_dir.chmod(0o777)
-    with get_runner("s", state_dir=str(state_dir)) as runner:
-        with pytest.raises(InvalidConfigError, match=r"can be changed by anybody \(mode 777\)"):
-            runner.list("local_cwd")
-        state_dir.chmod(0o1777)
         assert runner.list("local_cwd") == []
+        assert runner.status("local_cwd://s/one") is None
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o2777, pytest.param(0o700, marks=needs_root)])
+def test_an_app_that_runs_there_is_served(
+    runner: Runner, submit: Submit, state_dir: Path, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its status, lines, owner and cancel work, and the same submit again; another app needs trust."""
+    handle = submit("sh", "-c", "echo up; exec sleep 1000", app_id="one")
+    state_dir.chmod(mode)
+    if mode == 0o700:
+        os.chown(state_dir, 4242, 4242)
+    batches = runner.follow(handle)
+    assert next(line.text for batch in batches for line in batch.lines()) == "up"
+    assert submit("sh", "-c", "echo up; exec sleep 1000", app_id="one") == handle
+    assert runner.take_over(handle, "me")
+    assert runner.cancel(handle, grace_s=0) == CancelOutcome.REQUESTED
+    status = runner.wait(handle, timeout_s=60)
+    assert status
+    assert status.state == AppState.CANCELLED
+    with pytest.raises(InvalidConfigError, match="TORCHX_TRUST_STATE_DIR"):
+        submit("true", app_id="two")
+    monkeypatch.setenv("TORCHX_TRUST_STATE_DIR", "1")
+    status = runner.wait(submit("true", app_id="two"), timeout_s=60)
+    assert status
+    assert status.state == AppState.SUCCEEDED
+    state_dir.chmod(0o1777)
+    monkeypatch.delenv("TORCHX_TRUST_STATE_DIR")
+    if mode != 0o700:  # like /tmp, where all keep their own
+        runner.delete(handle)
 
 
 def test_what_we_make_is_ours_alone_whatever_the_umask(tmp_path: Path) -> None:
