@@ -46,7 +46,7 @@ class World(NamedTuple):
     alarm: bool = False
     sweep: bool = False
     asked: bool = False
-    """Whether somebody wanted the end; once is enough here."""
+    """Whether somebody has asked for the app's end; the model lets that happen once."""
     fatal: bool = False
     """Whether a program could not be run at all."""
     lost: bool = False

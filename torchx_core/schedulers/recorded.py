@@ -101,7 +101,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             state = self._state_of(record)
         except FileNotFoundError:
             return None  # deleted while we look
-        except (StoredStateError, RecordUnavailableError) as err:
+        except (StoredStateError, SchedulerError) as err:
             return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN, error=str(err))
         return ListAppResponse(app_id=app_id, state=state, name=record.name, submitted_at=record.created_at)
 

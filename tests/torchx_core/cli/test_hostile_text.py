@@ -91,7 +91,7 @@ def test_a_run_with_its_live_board_drives_nothing() -> None:
 
 
 def test_a_terminal_without_colours_gets_none(submitted: str) -> None:
-    """Neither ours nor the app's."""
+    """No colour is shown there, be it one of the command's own or one that the app printed."""
     with in_terminal("log", submitted, env={"TERM": "dumb"}) as terminal:
         terminal.exit_code()
         assert b"\x1b" not in terminal.raw

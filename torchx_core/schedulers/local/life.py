@@ -10,7 +10,9 @@ import fcntl
 import os
 import signal
 import time
+from collections.abc import Callable, Iterable
 
+from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.local.cancelling import grace_end
 from torchx_core.schedulers.local.record import AppRecord, boot_id
 from torchx_core.supervisor import machine
@@ -29,6 +31,9 @@ REAP_LOCK = "reap.lock"
 PATIENCE_S = 5.0
 """How long after the grace period a supervisor that does not act on a cancel is given up."""
 _PAUSE_S = 0.05
+KILL_PATIENCE_S = 5.0
+"""How long a process may take to end that was killed."""
+_KILL_PAUSE_S = 0.005
 _GUARDIANS_SHARE = 6
 """How many times as long its guardian has: it may be killing a crowd, more surely than a reader can."""
 
@@ -103,14 +108,28 @@ def _last_words(record: AppRecord) -> str:
 
 
 def _kill_leftovers(record: AppRecord) -> None:
-    if record.boot_id != boot_id():
-        return
-    while pids := list(marked(record.directory)):
+    if record.boot_id == boot_id():
+        _kill_all(record.directory, lambda: marked(record.directory))
+
+
+def _kill_all(directory: str, find: Callable[[], Iterable[int]]) -> None:
+    """Kill what is found, and all below it, until nothing of it lives.
+
+    Raises:
+        SchedulerError: Something does not end: it waits in the kernel, where no signal reaches it; retryable.
+    """
+    deadline = time.monotonic() + KILL_PATIENCE_S
+    while pids := [pid for pid in find() if not is_zombie(pid)]:
+        if time.monotonic() > deadline:
+            raise SchedulerError(
+                f"processes of {directory} do not end though they were killed: {', '.join(map(str, pids))};"
+                " they wait for a disk or a file server (state D of ps); call again when that answers",
+                retryable=True,
+            )
         for pid in pids:
-            for victim in (pid, *descendants(pid, record.directory)):
+            for victim in (pid, *descendants(pid, directory)):
                 kill(victim, signal.SIGKILL)
-        if all(is_zombie(pid) for pid in pids):
-            return
+        time.sleep(_KILL_PAUSE_S)  # noqa: TID251  # they are nobody's children here
 
 
 def _give_up_on_stuck(record: AppRecord, state: machine.State) -> None:
@@ -132,13 +151,12 @@ def _give_up_on_stuck(record: AppRecord, state: machine.State) -> None:
 
 
 def end_by_force(directory: str) -> None:
-    """Kill whatever runs of an app whose record cannot be used, and who serves it."""
-    while pids := [*serving(directory), *marked(directory)]:
-        for pid in pids:
-            for victim in (pid, *descendants(pid, directory)):
-                kill(victim, signal.SIGKILL)
-        if all(is_zombie(pid) for pid in pids):
-            return
+    """Kill whatever runs of an app whose record cannot be used, and who serves it.
+
+    Raises:
+        SchedulerError: Something does not end; retryable.
+    """
+    _kill_all(directory, lambda: [*serving(directory), *marked(directory)])
 
 
 def end_orphans(directory: str, patience_s: float) -> bool:
