@@ -79,6 +79,7 @@ oracle: .venv/dev.stamp docker-engine ## attack every promise for five minutes; 
 
 oracle-long: .venv/dev.stamp docker-engine ## the same for HOURS=2; SEED= decides which scenarios
 	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds $$(( $(HOURS) * 3600 )) --seed $(SEED) $(ORACLE_ARGS)
+	PYTHONPATH=tests/support:tests/oracle ORACLE_FUZZ=1000000 $(BIN)/pytest tests/oracle/test_fuzz_answers.py -k only_our_own
 
 oracle-mutants: .venv/dev.stamp docker-engine ## put bugs into copies of the product; the oracle must find each
 	PYTHONPATH=tests/support $(BIN)/python tests/oracle/mutants.py $(ORACLE_ARGS)

@@ -8,7 +8,16 @@ from typing import cast
 
 from torchx_core.schedulers.docker.api import Json
 
-__all__ = ["Container", "Inspection", "Volume", "container_of", "inspection_of", "labels_of", "volume_of"]
+__all__ = [
+    "MEANINGLESS",
+    "Container",
+    "Inspection",
+    "Volume",
+    "container_of",
+    "inspection_of",
+    "labels_of",
+    "volume_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +52,10 @@ class Inspection:
     oom_killed: bool
     error: str
     restarts: int
+
+
+MEANINGLESS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading an answer raises that has not the shape of one, as a proxy's in the engine's stead."""
 
 
 def labels_of(row: Json) -> Mapping[str, str]:

@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from typing import TypeVar, cast
 
-from torchx_core.errors import SchedulerError
+from torchx_core.errors import SchedulerError, TorchXError
 from torchx_core.schedulers.docker.answers import (
+    MEANINGLESS,
     Container,
     Inspection,
     Volume,
@@ -119,7 +120,7 @@ class Engine:
         """Return the volumes that the filters let through."""
         with self.asked("cannot list records"):
             rows = cast("list[Json] | None", self.api.volumes(filters=filters)["Volumes"])
-        return [volume_of(row) for row in rows or ()]
+            return [volume_of(row) for row in rows or ()]
 
     def create_network(self, name: str, labels: Mapping[str, str]) -> None:
         """Create a bridge network, unless there is one of that name."""
@@ -189,13 +190,14 @@ class Engine:
 
     def key_of(self, container: str) -> str | None:
         """Return the key of a container's app, empty for none, or None when there is no such container."""
-        try:
-            config = cast("Json", self.inspect_fully(container)["Config"])
-        except Refused as err:
-            if err.not_found:
-                return None
-            raise
-        return labels_of(config).get(KEY, "")
+        with self.asked(f"cannot look at container {container}"):
+            try:
+                config = cast("Json", self.inspect_fully(container)["Config"])
+            except Refused as err:
+                if err.not_found:
+                    return None
+                raise
+            return labels_of(config).get(KEY, "")
 
     def info(self) -> Json:
         """Return what the engine says of itself."""
@@ -270,6 +272,8 @@ class Engine:
 
         try:
             yield
+        except TorchXError:
+            raise
         except APIError as err:
             status = int(err.status_code or 0)
             if not (gone_is_fine and status == _NOT_FOUND):
@@ -277,6 +281,9 @@ class Engine:
         except (OSError, RequestException, HTTPError, HTTPException, StreamParseError) as err:
             # The last three: a stream of progress that ends in its middle, which the SDK reads past requests.
             raise unreachable(self.endpoint, err) from err
+        except MEANINGLESS as err:
+            problem = f"the engine's answer cannot be understood ({type(err).__name__}: {str(err)[:200]})"
+            raise SchedulerError(f"{failure}: {problem}", retryable=True) from err
 
 
 def each_at_once(act: Callable[[T], R], items: Iterable[T]) -> Sequence[R | SchedulerError]:

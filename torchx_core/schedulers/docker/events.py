@@ -79,6 +79,6 @@ class EventStream:
 def _key(line: bytes) -> str:
     try:
         event = cast("dict[str, dict[str, dict[str, str]]]", json.loads(line))
-        return event["Actor"]["Attributes"][KEY]
-    except (KeyError, TypeError, ValueError):
+        return str(event["Actor"]["Attributes"][KEY])
+    except (KeyError, TypeError, ValueError, RecursionError):
         return ALL  # whatever it is, it does no harm to look

@@ -8,6 +8,8 @@ __all__ = ["Body", "ProtocolError"]
 
 _CRLF = b"\r\n"
 _MAX_SIZE_LINE = 1 << 12
+_MAX_DIGITS = 18
+_DIGITS = {10: frozenset("0123456789"), 16: frozenset("0123456789abcdefABCDEF")}
 
 
 class ProtocolError(OSError):
@@ -25,7 +27,7 @@ class Body:
         """
         self._chunked = "chunked" in fields.get("transfer-encoding", "").lower()
         length = fields.get("content-length")
-        self._left = 0 if self._chunked or length is None else int(length)
+        self._left = 0 if self._chunked or length is None else _size(length, 10)
         self._until_closed = not self._chunked and length is None
         self._line_end = 0  # bytes of it still to come, after a chunk
         self._rest: bytes = b""
@@ -84,7 +86,11 @@ class Body:
 
 
 def _chunk_size(line: bytes) -> int:
-    try:
-        return int(line.partition(b";")[0], 16)
-    except ValueError as err:
-        raise ProtocolError(f"not the size of a chunk: {line[:40]!r}") from err
+    return _size(line.partition(b";")[0].decode("latin-1").strip(" \t"), 16)
+
+
+def _size(text: str, base: int) -> int:
+    """Read a number of bytes: digits alone, where Python's ``int`` takes signs and underscores too."""
+    if not 0 < len(text) <= _MAX_DIGITS or not set(text) <= _DIGITS[base]:
+        raise ProtocolError(f"not the size of a chunk or of an answer: {text[:40]!r}")
+    return int(text, base)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
+from torchx_core.errors import TorchXError
+from torchx_core.schedulers.docker.answers import MEANINGLESS
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Answer, Exchange, Request
+from torchx_core.schedulers.docker.http_body import ProtocolError
 
 __all__ = ["Inquiry", "Questions"]
 
@@ -63,8 +66,12 @@ class Inquiry(Generic[T]):
             self._ask(self._questions.send(answers))
         except StopIteration as end:
             self._result, self.done, self._exchanges, self._bodies = end.value, True, [], []
+        except TorchXError:
+            raise
         except OSError as err:
             self.failure = err
+        except MEANINGLESS as err:
+            self.failure = ProtocolError(f"an answer that cannot be understood ({type(err).__name__}: {err})")
 
     def _ask(self, requests: Sequence[Request]) -> None:
         self._exchanges = [Exchange(self._endpoint, self._version, request) for request in requests]

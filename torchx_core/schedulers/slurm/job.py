@@ -65,7 +65,7 @@ def merged(text: str, read: Callable[[Row], Job]) -> dict[str, Job]:
     for row in rows(text):
         try:
             job = read(row)
-        except (AttributeError, KeyError, TypeError) as err:
+        except (ArithmeticError, AttributeError, LookupError, TypeError) as err:
             raise ValueError(f"no job: {row!r:.200}") from err
         before = found.get(job.job_id)
         found[job.job_id] = job if before is None else _both(before, job)

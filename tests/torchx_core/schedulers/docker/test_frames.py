@@ -83,7 +83,7 @@ def test_a_log_that_was_cut_off_is_told_from_a_whole_one() -> None:
     assert not body.end()
 
 
-@pytest.mark.parametrize("data", [b"no size\r\n", b"f" * 5000])
+@pytest.mark.parametrize("data", [b"no size\r\n", b"f" * 5000, b"-5\r\nhello", b"1_0\r\n"])
 def test_what_is_no_chunk_is_refused(data: bytes) -> None:
     """Instead of waiting for ever for its end."""
     with pytest.raises(ProtocolError, match="size of a chunk"):
