@@ -11,8 +11,7 @@ from prefect.logging.loggers import LoggingAdapter
 from prefect_torchx._engine.shelf import NotedApp, ServerShelf
 from prefect_torchx.bookmark import Bookmark
 from prefect_torchx.page import RunPage
-from prefect_torchx.position import Position
-from prefect_torchx.reading import Reading
+from prefect_torchx.reading import Reading, is_unfinished
 from prefect_torchx.sink import Sink
 from prefect_torchx.story import tell
 from torchx_core.runner import Runner
@@ -46,7 +45,7 @@ def show_rest(runner: Runner, handle: AppHandle, noted: NotedApp, root: UUID, lo
     """
     bookmark = Bookmark(ServerShelf(noted.run, "", str(root)))
     app, place = runner.describe(handle), bookmark.find(handle)
-    if app is None or place is None or not _is_unfinished(runner, handle, place):
+    if app is None or place is None or not is_unfinished(runner, handle, place):
         return
     if noted.has_hidden or _has_unknown_secrets(app):
         text = "not showing the rest of %s, some of whose secrets are unknown here; %s"
@@ -63,13 +62,6 @@ def show_rest(runner: Runner, handle: AppHandle, noted: NotedApp, root: UUID, lo
         page.close(None)
         raise
     page.close(status, limit_s=API_S)
-
-
-def _is_unfinished(runner: Runner, handle: AppHandle, place: Position) -> bool:
-    status = runner.status(handle)
-    if status is None or not status.is_terminal():
-        return True
-    return any(batch.events for batch in runner.follow(handle, place.cursor or None))
 
 
 def _has_unknown_secrets(app: AppDef) -> bool:
