@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from engines import ENGINES
+
 REPOSITORY = Path(__file__).parents[2]
 CORE = "torchx_core"
 MACHINE = f"{CORE}/supervisor/machine.py"
@@ -25,6 +27,7 @@ LOOP = f"{CORE}/supervisor/loop.py"
 FEED = f"{CORE}/schedulers/local/feed.py"
 READER = f"{CORE}/schedulers/local/reader.py"
 VIEW = f"{CORE}/schedulers/local/view.py"
+PREFECT = "integrations/prefect"
 
 
 class Mutant(NamedTuple):
@@ -246,6 +249,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "local_docker",
     ),
     Mutant(
+        "Prefect's last lines are dropped on cancel",
+        f"{PREFECT}/prefect_torchx/app_run.py",
+        "yield from hold.last_lines(LAST_LINES_S)",
+        "yield Pause(seconds=0.0)",
+        ("cancelled",),
+        "prefect",
+    ),
+    Mutant(
         "a cursor of the fake scheduler points one event back",
         f"{CORE}/testing/fake/feed.py",
         '"at": self._at})',
@@ -278,7 +289,7 @@ def product_with(mutant: Mutant, place: Path) -> Path:
     Raises:
         LookupError: The code to change is not there: the mutant must follow the product.
     """
-    for name in (CORE, "tests/oracle", "tests/support"):
+    for name in (CORE, PREFECT, "tests/oracle", "tests/support"):
         shutil.copytree(REPOSITORY / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
     path = place / mutant.file
     text = path.read_text()
@@ -293,9 +304,10 @@ def hunt(mutant: Mutant, *, trials: int, seed: int) -> tuple[int, str]:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         place = product_with(mutant, Path(folder) / "product")
         command = [sys.executable, str(place / "tests/oracle/run.py"), "--first", "--seed", str(seed)]
-        command += ["--backend", mutant.backend, "--trials", str(trials), "--fault", *mutant.faults]
+        kind = "--engine" if mutant.backend in ENGINES else "--backend"
+        command += [kind, mutant.backend, "--trials", str(trials), "--fault", *mutant.faults]
         command += ["--shrink", "0"]
-        path = os.pathsep.join([str(place), str(place / "tests/support")])
+        path = os.pathsep.join(str(place / name) for name in ("", PREFECT, "tests/support"))
         env = {**os.environ, "PYTHONPATH": path, "TMPDIR": folder}
         out = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         total = re.search(r"^all +(\d+)", out.stdout, re.MULTILINE)
@@ -310,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=25, help="per bug, at most")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--backend", nargs="*", default=["local_cwd", "local_docker", "fake"])
+    parser.add_argument("--backend", nargs="*", default=["local_cwd", "local_docker", "fake", "prefect"])
     parser.add_argument("--only", default="", help="bugs whose name contains this")
     options = parser.parse_args(arguments)
     missed = 0

@@ -20,7 +20,7 @@ __all__ = ["AppSeen", "CallSeen", "judge_call", "shown_copies"]
 
 Document = dict[str, Any]
 _PREFIXED = re.compile(r"\[(\w+)/(\d+)\] (.*)", re.DOTALL)
-_LINE = re.compile(r"\w+/\d+/(\d+) (stdout|stderr) \d+ \w+ ")
+_LINE = re.compile(r"\w+/\d+/(\d+)(?:@\S+)? (stdout|stderr) \d+ \w+ ")
 _CHANGE = re.compile(
     r"is ([A-Z]+)(?:, killed by ([A-Z0-9+]+)|, exit code (\d+))?(?: \(attempt (\d+)\))?(?:: .*)?", re.DOTALL
 )

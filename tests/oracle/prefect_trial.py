@@ -89,6 +89,8 @@ class PrefectTrial:
         """The flow run's processes, in the order of their starts."""
         self.violations: list[Violation] = []
         self.may_repeat = False
+        self.has_rest = not self.fault.leaves
+        """Somebody is there to show the log to its end."""
         self.ends_as: set[str] = set()
         """States of the flow run that the fault brings about; none for what its apps say."""
         self.promises = Promises(exact=True, reports=False)
@@ -230,7 +232,7 @@ class PrefectTrial:
                 self.promises,
                 starts=starts,
                 may_repeat=self.may_repeat,
-                has_rest=not self.fault.leaves,
+                has_rest=self.has_rest,
             )
         self._judge_records(records, names)
         self._judge_state(state, calls)

@@ -1,0 +1,89 @@
+"""The judge of Prefect's log tells every kind of breach by its name, and has nothing to say of a good log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from judge import Promises
+from prefect_judge import AppSeen, CallSeen, judge_call
+from truth import Copy, Said
+from witness import line
+
+KINDS = (("stdout", "plain"), ("stderr", "wide"), ("stdout", "bar"))
+LINES = [
+    line("r0/0/0", stream, n, kind, 12).decode(errors="replace") for n, (stream, kind) in enumerate(KINDS)
+]
+SHOWN = [LINES[0], LINES[1], "2%"]
+
+
+def _record(text: str, *, at: int, source: str = "r0.0") -> dict[str, Any]:
+    name = f"prefect.task_runs.torchx.{source}".removesuffix(".")
+    time = f"2026-01-01T00:00:{at:02}.000000Z"
+    return {"name": name, "message": text, "timestamp": time, "created": time}
+
+
+def _log(*lines: str) -> list[dict[str, Any]]:
+    texts = ["is RUNNING", *lines, "is SUCCEEDED"]
+    records = [_record(f"[r0/0] {text}", at=at) for at, text in enumerate(texts)]
+    return [*records, _record("app is SUCCEEDED", at=len(records), source="")]
+
+
+def _call(records: list[dict[str, Any]]) -> CallSeen:
+    said = [Said(text.split()[1], n, text, eol=True, sure=True, whole=True) for n, text in enumerate(LINES)]
+    copy = Copy("r0", 0, 0, 0, pid=1, started=1.0, last=2.0, said=said, exit_code=0)
+    app = AppSeen(app_id="a", copies=[copy], status=None, alive=[], submitted_at=0.0)
+    return CallSeen(number=0, apps=[app], records=records, outcomes=[])
+
+
+def _names(records: list[dict[str, Any]], *, may_repeat: bool = False, has_rest: bool = True) -> set[str]:
+    promises = Promises(exact=True, reports=False)
+    found = judge_call(_call(records), promises, starts=1, may_repeat=may_repeat, has_rest=has_rest)
+    return {violation.name for violation in found}
+
+
+def test_a_good_log_breaks_nothing() -> None:
+    """Each line once, a bar by its last state, the replica's changes and the app's end."""
+    assert _names(_log(*SHOWN)) == set()
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        (SHOWN[:2], "lost-line"),
+        ([SHOWN[0], *SHOWN], "repeated-line"),
+        (["something else", *SHOWN], "strange-line"),
+        ([SHOWN[0][:20], SHOWN[0][20:], *SHOWN[1:]], "lost-line"),
+        ([SHOWN[1], SHOWN[0], SHOWN[2]], "streams-disordered"),
+        (["is RUNNING", *SHOWN], "changes"),
+    ],
+)
+def test_a_breach_is_told_by_its_name(lines: list[str], name: str) -> None:
+    """A lost, repeated, strange or cut line, wrong order, a change that is told twice."""
+    assert name in _names(_log(*lines))
+
+
+def test_a_long_line_is_put_together_from_its_pieces() -> None:
+    """Prefect's log shows it cut, each piece but the first with an ellipsis."""
+    assert _names(_log(SHOWN[0][:20], f"…{SHOWN[0][20:]}", *SHOWN[1:])) == set()
+
+
+def test_what_comes_again_after_a_kill_is_excused_and_nothing_else() -> None:
+    """The process that was killed had delivered it within its last second."""
+    assert _names(_log(SHOWN[0], *SHOWN), may_repeat=True) == set()
+    assert _names(_log(SHOWN[0], SHOWN[0]), may_repeat=True) == {"lost-line"}
+
+
+def test_the_end_of_the_log_may_be_missing_where_nobody_follows() -> None:
+    """What is there must be right all the same."""
+    assert _names(_log()[:1], has_rest=False) == set()
+    assert "repeated-line" in _names(_log(SHOWN[0], SHOWN[0])[:3], has_rest=False)
+
+
+def test_a_second_app_needs_a_failure_and_a_second_start() -> None:
+    """One app per call: another one only after the first has failed, and when the flow began again."""
+    call = _call(_log(*SHOWN))
+    other = AppSeen(app_id="b", copies=[], status=None, alive=[], submitted_at=1e12)
+    call.apps.append(other)
+    found = judge_call(call, Promises(), starts=1, may_repeat=False, has_rest=True)
+    assert [v.name for v in found].count("app-twice") == 2
