@@ -12,6 +12,7 @@ BENCH_ARGS ?=
 HOURS ?= 2
 SEED ?= 1
 ORACLE_ARGS ?=
+ORACLE_ENGINES ?= $(patsubst tests/oracle/engine_%.py,%,$(wildcard tests/oracle/engine_*.py))
 
 BIN := .venv/bin
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
@@ -39,7 +40,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow oracle oracle-long oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-engine-versions \
+.PHONY: help demo test test-slow oracle oracle-long oracle-engines oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-engine-versions \
         check format bench install format-check lint types imports declared spelling docs wheels audit coverage constraints clean \
         docker-engine slurm-cluster browser
 
@@ -80,6 +81,10 @@ oracle: .venv/dev.stamp docker-engine ## attack every promise for five minutes; 
 oracle-long: .venv/dev.stamp docker-engine ## the same for HOURS=2; SEED= decides which scenarios
 	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds $$(( $(HOURS) * 3600 )) --seed $(SEED) $(ORACLE_ARGS)
 	PYTHONPATH=tests/support:tests/oracle ORACLE_FUZZ=1000000 $(BIN)/pytest tests/oracle/test_fuzz_answers.py -k only_our_own
+
+oracle-engines: .venv/dev.stamp ## the same with tasks of real engines for HOURS=2; ORACLE_ENGINES=airflow
+	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --engine $(ORACLE_ENGINES) \
+	  --seconds $$(( $(HOURS) * 3600 )) --seed $(SEED) $(ORACLE_ARGS)
 
 oracle-mutants: .venv/dev.stamp docker-engine ## put bugs into copies of the product; the oracle must find each
 	PYTHONPATH=tests/support $(BIN)/python tests/oracle/mutants.py $(ORACLE_ARGS)

@@ -27,7 +27,7 @@ __all__ = ["RETRIES", "SharedAirflow", "TaskTrial"]
 HERE = Path(__file__).parent
 RETRIES = 2
 """Of Airflow's, for each task."""
-LIMIT_S = 240.0
+LIMIT_S = 600.0
 """After how long what must come is called hung."""
 SETTLE_S = 30.0
 
