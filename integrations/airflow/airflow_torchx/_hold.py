@@ -304,8 +304,12 @@ class Hold:
         return status
 
     def bookmark(self) -> None:
-        """Save how far the log got; when that fails, the next try repeats some lines, no more."""
-        self._try_to_save(self.record)
+        """Save how far the log got; when that fails, the next try repeats some lines, no more.
+
+        Who leaves while the app of a cleared task still ends has shown nothing, and keeps that app's record.
+        """
+        if self._record is not None:
+            self._try_to_save(self._record)
 
     def _save_arrived(self) -> None:
         """Save the position of the save before: what was shown since may lie in the supervisor's pipe."""
