@@ -34,8 +34,9 @@ PLACE = "TORCHX_SHELF"
 DIES = "TORCHX_SHELF_DIES"
 """The variable that says when to die in ``schedule`` (``before``, ``half``, ``after``), or how to fail.
 
-``raise`` is a refusal half way; ``lost`` a connection that ends, ``killed`` a command that is killed, and
-``refused`` a connection that nobody accepts, each when the app was submitted.
+``raise`` is a refusal half way; ``lost`` a connection that ends, ``reset`` one that ends where a file was
+missed before, ``killed`` a command that is killed, and ``refused`` a connection that nobody accepts, each
+when the app was submitted.
 """
 
 
@@ -79,7 +80,7 @@ class Shelf(Scheduler[Any]):  # type: ignore[misc]  # TorchX has no types
                 box.mkdir(parents=True)
                 self._start(box, argv, env)
                 _come_to("half", "raise")
-        _come_to("after", "lost", "killed", "refused")
+        _come_to("after", "lost", "reset", "killed", "refused")
         return str(request.app_id)
 
     def _start(self, box: Path, argv: list[str], env: dict[str, str]) -> None:
@@ -131,6 +132,11 @@ def _come_to(*moments: str) -> None:
         raise RuntimeError("the shelf is full")
     if wanted == "lost":
         raise urllib3.exceptions.ProtocolError("Connection aborted.")
+    if wanted == "reset":
+        try:
+            Path("/no/credentials").read_text()
+        except FileNotFoundError:
+            raise ConnectionResetError(104, "Connection reset by peer")  # noqa: B904
     if wanted == "killed":
         subprocess.run(["sh", "-c", "kill -KILL $$"], check=True)
     if wanted == "refused":

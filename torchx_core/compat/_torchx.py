@@ -292,25 +292,27 @@ def was_cut_off(err: BaseException) -> bool:
     """Return whether an error says that no answer came, so that what was asked may have been done.
 
     A command that was killed is such a case, and a connection that was lost; one that nobody accepted is not.
+    The outermost error that tells decides: what lies below it may be of something else, such as a file of
+    credentials that was not there. A client library's own error is told by the system's below it.
     """
-    causes = list(_causes(err))
-    if any(isinstance(cause, ConnectionRefusedError | FileNotFoundError) for cause in causes):
-        return False
-    return any(_is_cut(cause) for cause in causes)
+    by_library = False
+    for cause in _causes(err):
+        if isinstance(cause, ConnectionRefusedError | FileNotFoundError):
+            return False
+        if isinstance(cause, CalledProcessError):
+            return cause.returncode < 0 or cause.returncode > _SHELLS_KILLED
+        names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(cause).__mro__}
+        if not _CUT.isdisjoint(names):
+            by_library = True
+        elif isinstance(cause, ConnectionError | TimeoutError | TimeoutExpired):
+            return True
+    return by_library
 
 
 def _causes(err: BaseException | None) -> Iterator[BaseException]:
     while err is not None:
         yield err
-        err = err.__cause__ or err.__context__
-
-
-def _is_cut(err: BaseException) -> bool:
-    if isinstance(err, CalledProcessError):
-        return err.returncode < 0 or err.returncode > _SHELLS_KILLED
-    if isinstance(err, ConnectionError | TimeoutError | TimeoutExpired):
-        return True
-    return not _CUT.isdisjoint(f"{cls.__module__}.{cls.__qualname__}" for cls in type(err).__mro__)
+        err = err.__cause__ or (None if err.__suppress_context__ else err.__context__)
 
 
 @contextmanager

@@ -140,7 +140,10 @@ def test_a_submit_that_fails_is_taken_back(
     )  # one of them cancelled: no process is left, which every test here is checked for
 
 
-@pytest.mark.parametrize(("how", "said"), [("lost", "Connection aborted"), ("killed", "SIGKILL")])
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("lost", "Connection aborted"), ("reset", "Connection reset by peer"), ("killed", "SIGKILL")],
+)
 def test_a_lost_answer_is_settled_by_the_next_submit(
     new_runner: Callable[[], Runner], shelf: Path, monkeypatch: pytest.MonkeyPatch, how: str, said: str
 ) -> None:
