@@ -110,14 +110,11 @@ def test_a_killed_agent_is_replaced(scheduler: RemoteSlurmScheduler, dial: PipeD
 
 
 def test_what_the_agent_complains_about_is_logged(
-    scheduler: RemoteSlurmScheduler, commands: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    scheduler: RemoteSlurmScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A failure that nobody foresaw has its traceback here, and whoever asked gets an error."""
-    del commands
-    (tmp_path / "state" / "slurm").mkdir(parents=True)
-    (tmp_path / "state" / "slurm" / "s").write_text("no directory")
-    with pytest.raises(SchedulerError, match="on the login node: NotADirectoryError"):
-        scheduler.list()
+    with pytest.raises(SchedulerError, match="on the login node: KeyError"):
+        scheduler._call("sing")  # noqa: SLF001  # every failure that a caller can cause is foreseen
     wait_until(lambda: "login node here: Traceback" in caplog.text, 60)
 
 
