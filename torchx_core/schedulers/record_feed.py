@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from abc import abstractmethod
 from typing import Final, Generic, TypeVar, final
@@ -13,8 +12,6 @@ from torchx_core.schedulers.scheduler import EventFeed
 from torchx_core.schedulers.stored import StoredApp
 
 __all__ = ["RecordFeed"]
-
-logger: Final = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=StoredApp)
 
@@ -59,6 +56,9 @@ class RecordFeed(EventFeed, Generic[R]):
     def _take_failure(self, error: RecordUnavailableError) -> None:
         now = time.monotonic()
         if self._failing_since is None:
+            import logging  # here: a program that shows a status or a log has no need of it otherwise
+
+            logger = logging.getLogger(__name__)
             logger.warning("following goes on when the files can be read again: %s", error)
             self._failing_since = now
         if not error.retryable or now - self._failing_since > _PATIENCE_S:
