@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -226,7 +226,7 @@ class AirflowEngine(Engine):
     """One deployment for all trials."""
 
     name: ClassVar[str] = "airflow"
-    faults: ClassVar[dict[str, tuple[str, ...]]] = {
+    faults: ClassVar[Mapping[str, tuple[str, ...]]] = {
         form: tuple(name for name, (_, forms) in FAULTS.items() if form in forms) for form in EITHER
     }
 

@@ -43,6 +43,7 @@ def test_many_apps_need_no_threads(runner: Runner, tmp_path: Path) -> None:
     async def follow_all() -> tuple[list[str], list[AppState]]:
         before = threads_now()
         tasks = [asyncio.create_task(follow_to_end(runner, handle)) for handle in handles]
+        more: list[str] = []
         for _ in range(300):  # to begin may take one for a moment
             await asyncio.sleep(0.2)
             if not (more := started_since(before)):

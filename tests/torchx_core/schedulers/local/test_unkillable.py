@@ -15,6 +15,10 @@ from torchx_core.supervisor.tree import marked
 from torchx_core.testing import wait_until
 
 
+def _send_nothing(_pid: int, _number: int) -> None:
+    """Do what the kernel does with a signal for a process in state D."""
+
+
 def test_a_delete_by_force_names_what_does_not_end(
     runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -25,7 +29,7 @@ def test_a_delete_by_force_names_what_does_not_end(
     (pid,) = marked(str(app_dir))
     apply(app_dir / "spec.json", "cut in the middle")
     monkeypatch.setattr(life, "KILL_PATIENCE_S", 0.0)
-    monkeypatch.setattr(life, "kill", lambda _pid, _number: None)  # as the kernel does with state D
+    monkeypatch.setattr(life, "kill", _send_nothing)
     with pytest.raises(SchedulerError, match=f"do not end though they were killed: .*{pid}") as caught:
         runner.delete(handle, force=True)
     assert caught.value.retryable

@@ -114,7 +114,8 @@ def test_what_the_agent_complains_about_is_logged(
 ) -> None:
     """A failure that nobody foresaw has its traceback here, and whoever asked gets an error."""
     with pytest.raises(SchedulerError, match="on the login node: KeyError"):
-        scheduler._call("sing")  # noqa: SLF001  # every failure that a caller can cause is foreseen
+        # Every failure that a caller can cause is foreseen.
+        scheduler._call("sing")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     wait_until(lambda: "login node here: Traceback" in caplog.text, 60)
 
 
