@@ -27,6 +27,9 @@ __all__ = ["finish_cancels", "see_to_end"]
 _FLOW_RUN: Final = "_torchx_flow_run_id"
 """What a task runner remembers: no context tells its flow run any more when it is left."""
 
+_PARENT: Final = "_torchx_parent"
+"""What a subflow's task runner remembers: the run of the flow that called it."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -35,14 +38,21 @@ def finish_cancels() -> None:
 
     Prefect has no hook for that, so this puts methods of ours in the place of public ones.
     """
+    enter: Callable[..., Any] = TaskRunner.__enter__
     leave: Callable[..., None] = TaskRunner.__exit__
     submit: Callable[..., Any] = ProcessPoolTaskRunner.submit
     if hasattr(leave, "__wrapped__"):
         return
 
+    @wraps(enter)
+    def enter_below_parent(runner: TaskRunner[Any]) -> object:
+        vars(runner)[_PARENT] = FlowRunContext.get()  # a flow's own context is entered after its task runner
+        return enter(runner)
+
     @wraps(leave)
     def leave_and_finish(runner: TaskRunner[Any], *exception: object) -> None:
         leave(runner, *exception)
+        vars(runner).pop(_PARENT, None)
         if flow_run_id := vars(runner).pop(_FLOW_RUN, None):
             _finish_cancel(flow_run_id)
 
@@ -51,15 +61,21 @@ def finish_cancels() -> None:
         see_to_end(FlowRunContext.get())  # a pool's children run apps of which this process knows nothing
         return submit(runner, *args, **kwargs)
 
+    TaskRunner.__enter__ = enter_below_parent  # type: ignore[method-assign, assignment]
     TaskRunner.__exit__ = leave_and_finish  # type: ignore[method-assign]
     ProcessPoolTaskRunner.submit = submit_and_see_to_end  # type: ignore[method-assign, assignment]
 
 
 def see_to_end(context: FlowRunContext | None) -> None:
-    """Have the flow's task runner finish a cancel, unless somebody outside started the flow and does so."""
-    flow_run = context.flow_run if context and not context.detached else None
-    if context is not None and flow_run is not None and flow_run.deployment_id is None:
-        vars(context.task_runner)[_FLOW_RUN] = flow_run.id
+    """Have the task runner finish a cancel of its flow, and of each flow that called that as a subflow.
+
+    Not of a flow that somebody outside started, who does so.
+    """
+    while context is not None and not context.detached:
+        known = vars(context.task_runner)
+        if context.flow_run is not None and context.flow_run.deployment_id is None:
+            known[_FLOW_RUN] = context.flow_run.id
+        context = known.get(_PARENT)
 
 
 def _finish_cancel(flow_run_id: UUID) -> None:
