@@ -12,8 +12,8 @@ Written against Prefect 3.6.27 to 3.9.1. What is private, where we use it, and w
 ``ProcessPoolTaskRunner.cancel_all``       `pool`: public, but replaced by ours, which calls it; the pool's
 and ``_executor._processes``               children learn from it that their flow is interrupted; without
                                            it a signal to the flow's process alone waits for their apps
-``TaskRunner.__enter__``, ``__exit__`` and `flow_end`: public, but replaced by ours, which call them;
-``ProcessPoolTaskRunner.submit``           a cancelled script is Cancelled once its flow has ended, without
+``TaskRunner.__enter__``, ``__exit__``,    `flow_end`: public, but replaced by ours, which call them;
+and ``ProcessPoolTaskRunner.submit``       a cancelled script is Cancelled once its flow has ended, without
                                            them only after five minutes, by Prefect's server
 the module of Prefect's SIGTERM handler    `sigterm`: that the handler is Prefect's; without it a signal whose
                                            exception asyncio has swallowed is noticed by nobody
