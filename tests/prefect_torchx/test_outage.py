@@ -76,7 +76,7 @@ def test_a_server_that_is_killed_and_started_again_has_every_line_once(server: P
 def test_a_server_that_stays_away_holds_nobody_up(
     server: PrefectServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Closing ends in its time, says how to see the rest, and claims no more than has arrived."""
+    """Closing ends in its time, says in the run how to see the rest, and claims no more than has arrived."""
     told: list[Position] = []
 
     def work() -> None:
@@ -96,6 +96,7 @@ def test_a_server_that_stays_away_holds_nobody_up(
     assert told[-1].cursor == "99"
     [notice] = [text for text in caplog.messages if "have not reached Prefect's API" in text]
     assert notice.endswith(f"; `torchx-core log {HANDLE}` shows the whole log")
+    assert wait_until(lambda: notice in run.lines(), WAIT_S)
 
 
 def test_answers_that_are_cut_off_lose_and_repeat_nothing(server: PrefectServer) -> None:
