@@ -17,6 +17,8 @@ class Orders:
         self._index: int = index
         self._run: int = run
         self.read: int = 0
+        self.together: list[int] = []
+        """Who starts again with this replica, by the order that it has read last."""
 
     def obey(self) -> bool:
         """Return whether the next order that names this replica is there; each one is an attempt more.
@@ -26,6 +28,7 @@ class Orders:
         for order in self._since(self.read):
             self.read += 1
             if self._names(order, self._index):
+                self.together = order["indices"]
                 return True
         return False
 

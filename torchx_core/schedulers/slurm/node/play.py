@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 
 from torchx_core.schedulers.slurm.node.files import read_json
@@ -11,6 +12,9 @@ from torchx_core.schedulers.slurm.node.guard import Guard
 from torchx_core.schedulers.slurm.node.program import RESTART, SIGNAL, STOP, SUPERSEDED, Program
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
 from torchx_core.schedulers.slurm.node.signals import Signals, outlive_signals
+
+PEERS_S = 15.0
+"""How long, after their grace period, the end of those that start again together is waited for."""
 
 
 def play(directory: str) -> int:
@@ -45,6 +49,7 @@ def run_attempts(replica: Replica, signals: Signals, guard: Guard) -> int:
         code = after(replica, program.follow(), program.told, signals)
         if code is not None:
             return code
+        wait_for_peers(replica, signals)
 
 
 def after(replica: Replica, code: int, told: str, signals: Signals) -> int | None:
@@ -62,6 +67,19 @@ def after(replica: Replica, code: int, told: str, signals: Signals) -> int | Non
         replica.end_app("FAILED", "", replica.index)
         return code
     return wait_for_others(replica, signals)
+
+
+def wait_for_peers(replica: Replica, signals: Signals) -> None:
+    """Stay until all that start again together are down: a new attempt never meets the last one of a peer.
+
+    A peer that cannot say that it has ended, because its node is out of reach, is not waited for in vain.
+    Whatever ends the app meanwhile is seen to by the next attempt, as if it had begun a moment before.
+    """
+    until = time.monotonic() + replica.plan["grace_s"] + PEERS_S
+    while time.monotonic() < until and not replica.peers_are_down():
+        if replica.stop() is not None or signal.SIGTERM in signals.seen:
+            return
+        signals.sleep()
 
 
 def wait_for_others(replica: Replica, signals: Signals) -> int | None:

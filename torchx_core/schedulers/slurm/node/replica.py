@@ -99,6 +99,17 @@ class Replica:
         """Return whether this replica is to start again, together with others."""
         return self._orders.obey()
 
+    def peers_are_down(self) -> bool:
+        """Return whether all that start again with this replica have ended, or have begun again already."""
+        peers = [peer for i, peer in enumerate(self.plan["replicas"]) if i in self._orders.together]
+        latest = [Attempts(peer["log_dir"]).latest(self.run) for peer in peers]
+        return all(
+            attempt is None
+            or attempt.end is not None
+            or int(number_in(attempt.start, "orders") or 0) >= self._orders.read
+            for attempt in latest
+        )
+
     def may_restart(self) -> bool:
         """Return whether a failure of this replica still starts something again, having ordered it."""
         if sum(attempt.failed for attempt in self.attempts.begun()) > self.mine["max_retries"]:
@@ -142,15 +153,15 @@ class Replica:
     def _overdue(self) -> str:
         plan = self.plan
         if plan["deadline"] is not None and time.time() >= plan["deadline"]:
-            return "the deadline has passed"
+            return "deadline passed"
         if plan["timeout_s"] is not None and time.monotonic() >= self._began + plan["timeout_s"]:
-            return "the deadline has passed: it ran for {:g} s".format(plan["timeout_s"])
+            return "deadline passed: it ran for {:g} s".format(plan["timeout_s"])
         if plan["lease_s"] is not None:
             lease = self._lease()
             if lease != self.lease_seen[0]:
                 self.lease_seen = (lease, time.monotonic())
             elif time.monotonic() - self.lease_seen[1] >= plan["lease_s"]:
-                return "its lease has expired: nobody followed the app for {:g} s".format(plan["lease_s"])
+                return "lease expired: nobody renewed it for {:g} s".format(plan["lease_s"])
         return ""
 
     def _left_alone(self) -> str:

@@ -87,6 +87,24 @@ def test_an_app_that_is_stopped_starts_nothing_again(
     assert nodes.read("restart.0.json") == order
 
 
+def test_who_starts_again_waits_for_its_peers(nodes: Nodes) -> None:
+    """A peer that takes its time to end has ended when the next attempt of the replica that failed begins."""
+    peer = nodes.logs / "r1/0"
+    first = f"""
+        [ $TORCHX_ATTEMPT = 1 ] && exec cat {peer}/end.json
+        until grep -q ready {peer}/combined.log; do :; done
+        exit 1"""
+    second = """
+        [ $TORCHX_ATTEMPT = 1 ] && exit
+        trap 'sleep 1; exit 3' TERM
+        echo ready
+        while :; do sleep 0.01; done"""
+    nodes.prepare(first, second, max_retries=1)
+    tasks = [nodes.start(0), nodes.start(1)]
+    assert [task.wait(PATIENCE_S) for task in tasks] == [0, 0]
+    assert json.loads(nodes.output("r0", 1))["code"] == 3
+
+
 def test_what_slurm_ends_does_not_start_again(nodes: Nodes) -> None:
     """Although it was ordered to, a moment before: the job ends, and a later run starts everybody."""
     go = nodes.app_dir / "go"

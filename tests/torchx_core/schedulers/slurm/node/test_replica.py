@@ -24,7 +24,7 @@ def test_the_time_before_a_requeue_counts(nodes: Nodes) -> None:
     nodes.prepare("exec sleep 600", cfg={"timeout_s": 60})
     (nodes.app_dir / "run.1.json").write_text(json.dumps({"job_id": "7", "time": 100, "nodes": "n"}))
     nodes.start(0, run=1).wait(PATIENCE_S)
-    assert nodes.read("stop.json")["msg"] == "the deadline has passed: it ran for 60 s"
+    assert nodes.read("stop.json")["msg"] == "deadline passed: it ran for 60 s"
 
 
 def begun(nodes: Nodes, index: int, monkeypatch: pytest.MonkeyPatch, *, run: int = 0) -> Replica:
