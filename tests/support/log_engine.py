@@ -36,6 +36,11 @@ class LogEngine:
         self.ahead = 1
         self.cuts: list[int] = []
         """After how many bytes to end each of the next answers with a log."""
+        self.refusals: list[int] = []
+        """The statuses of the next answers, none of which says anything useful."""
+        self.idle = Event()
+        """Set while no connection is open here."""
+        self.idle.set()
         self.answers = Event()
         """While not set, answers wait."""
         self.answers.set()
@@ -65,14 +70,19 @@ class LogEngine:
                 connection, _ = self._server.accept()
             except OSError:
                 return
+            self.idle.clear()
             with connection, suppress(OSError):  # the reader may leave at any moment
                 request = connection.recv(1 << 16)
                 while request and not request.endswith(b"\r\n\r\n"):
                     request += connection.recv(1 << 16)
                 self._answer(request.split()[1].decode(), connection.sendall)
+            self.idle.set()
 
     def _answer(self, target: str, send: Callable[[bytes], None]) -> None:
         self.answers.wait()
+        if self.refusals:
+            send(b"HTTP/1.1 %d No\r\nContent-Length: 2\r\n\r\nno" % self.refusals.pop(0))
+            return
         url = urlsplit(target)
         if url.path.endswith("/json"):
             body = json.dumps({"HostConfig": {"LogConfig": {"Type": "json-file"}}}).encode()

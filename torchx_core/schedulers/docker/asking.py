@@ -29,19 +29,17 @@ def asked_for(app: AppDef, cfg: Mapping[str, CfgVal], salt: str) -> Json:
     return {"app": document, "cfg": options, "secrets": secrets, **REQUEST_FORMAT}
 
 
-def remasked(asked: Json, salt: str) -> Json:
+def remasked(app: AppDef, asked: Json, salt: str) -> Json:
     """Return the stored request as `asked_for` gives it, though a release stored it that masked less."""
     secrets = dict(cast("dict[str, str]", asked["secrets"]))
-    document = cast("Json", asked["app"])
-    roles: list[Json] = []
-    for role in cast("list[Json]", document.get("roles") or []):
-        env = cast("dict[str, str]", role.get("env") or {})
-        roles.append({**role, "env": _hidden(env, f"{role.get('name')}.env", salt, secrets)})
+    document = app.to_dict()
+    for role in cast("list[dict[str, object]]", document["roles"]):
+        role["env"] = _hidden(cast("dict[str, str]", role["env"]), f"{role['name']}.env", salt, secrets)
     options = cast("Json", asked["cfg"])
     if options.get("env"):
         env = _hidden(cast("dict[str, str]", options["env"]), "cfg.env", salt, secrets)
         options = {**options, "env": env}
-    return {**asked, "app": {**document, "roles": roles}, "cfg": options, "secrets": secrets}
+    return {**asked, "app": document, "cfg": options, "secrets": secrets}
 
 
 def _hidden(env: Mapping[str, str], path: str, salt: str, secrets: dict[str, str]) -> dict[str, str]:

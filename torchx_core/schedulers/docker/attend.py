@@ -18,12 +18,11 @@ from torchx_core.schedulers.docker.client import Container, Engine, Inspection, 
 from torchx_core.schedulers.docker.decide import Decision, End, Finish, Halt, Launch, Order, decide
 from torchx_core.schedulers.docker.labels import INDEX, of_app
 from torchx_core.schedulers.docker.notes import Notes, last_result, read_notes
-from torchx_core.schedulers.docker.records import Records, Restart, Stop
+from torchx_core.schedulers.docker.records import AppRecord, Records, Restart, Stop
 from torchx_core.schedulers.docker.shim import DATA, STATE
 from torchx_core.schedulers.docker.view import (
     AppView,
     Phase,
-    ReplicaView,
     dump_final,
     is_up,
     replicas_among,
@@ -33,7 +32,7 @@ from torchx_core.schedulers.docker.view import (
 )
 from torchx_core.specs import AppState
 
-__all__ = ["archive", "attend", "carry_out", "halt", "look", "settle"]
+__all__ = ["archive", "attend", "carry_out", "halt", "look", "settle", "stop_what_was_started"]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -46,11 +45,13 @@ def attend(engine: Engine, session: str, app_id: str) -> AppView | None:
 
     Takes three requests while there is nothing to do, one once the app is over.
     """
-    view = None
+    view = decision = None
     for _ in range(_MOST_STEPS):
         records = store.read(engine, session, app_id)
         if records is None:
             return None
+        if isinstance(decision, Launch):
+            stop_what_was_started(engine, records)
         view = look(engine, records)
         decision = decide(view, time.time())
         if decision is None:
@@ -82,14 +83,28 @@ def settle(engine: Engine, view: AppView, outcome: str, msg: str) -> None:
     store.write(engine, view.app, store.FINAL, dump_final(view, outcome, msg, result, time.time()))
 
 
-def halt(engine: Engine, replicas: Sequence[ReplicaView], grace_s: float) -> None:
-    """Have the engine stop the replicas, all at once; it serves the grace period when we are gone.
+def stop_what_was_started(engine: Engine, records: Records) -> None:
+    """Stop what runs of an app that was told to end, or has ended, while somebody started replicas.
+
+    Whoever starts reads the records afterwards and calls this; whoever writes that the app is to end looks
+    afterwards for what runs (`end`). So one of the two sees the other, however long one of them is stopped.
+    """
+    if records.stop is not None:
+        halt(engine, _running(engine, records.app), records.stop.grace_s)
+
+
+def _running(engine: Engine, app: AppRecord) -> list[str]:
+    return [container.id for container in containers_of(engine, app.key) if is_up(container)]
+
+
+def halt(engine: Engine, containers: Sequence[str], grace_s: float) -> None:
+    """Have the engine stop the containers, all at once; it serves the grace period when we are gone.
 
     Raises:
         SchedulerError: The engine does not answer; or one of them cannot be stopped.
     """
     seconds = int(-(-grace_s // 1))  # whole ones, rounded up
-    for answer in each_at_once(lambda r: engine.stop(r.container, seconds), replicas):
+    for answer in each_at_once(lambda container: engine.stop(container, seconds), containers):
         if isinstance(answer, SchedulerError):
             raise answer
 
@@ -118,7 +133,7 @@ def carry_out(engine: Engine, view: AppView, decision: Decision) -> None:
         case Order():
             _order(engine, view, decision.restart)
         case Halt():
-            halt(engine, decision.replicas, 0)
+            halt(engine, [r.container for r in decision.replicas], 0)
         case Launch():
             _launch(engine, view, decision)
         case Finish():
@@ -133,21 +148,23 @@ def end(engine: Engine, view: AppView, stop: Stop) -> Stop:
     A later one may be in more of a hurry: of several stops the engine obeys the one whose time is over first.
     """
     stored = store.write_stop(engine, view.app, stop)
-    halt(engine, view.in_phase(Phase.UP, Phase.AGAIN), min(stored.grace_s, stop.grace_s))
+    halt(engine, _running(engine, view.app), min(stored.grace_s, stop.grace_s))
     return stored
 
 
 def _order(engine: Engine, view: AppView, restart: Restart) -> None:
     logger.info("app %s: restart %d: %s", view.app.app_id, restart.number, restart.cause)
-    store.write(engine, view.app, f"{store.RESTART}.{restart.number}", store.dump_restart(restart))
-    scope = [r for r in view.in_phase(Phase.UP, Phase.AGAIN) if r.planned.index in restart.targets]
-    halt(engine, scope, view.app.grace_s)
+    stored = store.write(engine, view.app, f"{store.RESTART}.{restart.number}", store.dump_restart(restart))
+    if stored["time"] != restart.time:
+        return  # somebody else's order: what we saw run may be of before it, and runs again by now
+    up = view.in_phase(Phase.UP, Phase.AGAIN)
+    halt(engine, [r.container for r in up if r.planned.index in restart.targets], view.app.grace_s)
 
 
 def _launch(engine: Engine, view: AppView, launch: Launch) -> None:
     orders = dict(_orders(launch))
-    if orders:
-        engine.put(launch.replicas[0].container, STATE, archive(orders))
+    if orders and not _put(engine, launch.replicas[0].container, archive(orders)):
+        return  # the next look shows what became of it
     answers = each_at_once(lambda r: engine.start(r.container), launch.replicas)
     for replica, answer in zip(launch.replicas, answers, strict=True):
         if isinstance(answer, Refused):
@@ -162,6 +179,17 @@ def _launch(engine: Engine, view: AppView, launch: Launch) -> None:
             end(engine, view, stop)
         elif isinstance(answer, SchedulerError):
             raise answer
+
+
+def _put(engine: Engine, container: str, tar: bytes) -> bool:
+    """Write to the app's state; return False when somebody has removed the container, or what it wrote."""
+    try:
+        engine.put(container, STATE, tar)
+    except Refused as err:
+        if err.not_found:
+            return False
+        raise
+    return True
 
 
 def _orders(launch: Launch) -> Iterator[tuple[str, str]]:

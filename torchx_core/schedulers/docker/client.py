@@ -49,6 +49,7 @@ _HANDED_OVER_FAR_S = 2.0
 _NOT_FOUND, _NOT_MODIFIED, _CONFLICT, _SERVER_ERROR = 404, 304, 409, 500
 _ENDING_S, _PAUSE_S = 5.0, 0.1
 """How long a container's files may be out of reach, and how often to try."""
+_NOTHING = "nothing came"
 
 
 class Refused(SchedulerError):
@@ -217,7 +218,7 @@ class Engine:
             chunks, _ = self.api.get_archive(container, path)
             data = b"".join(chunks)
             if not data:
-                raise Refused(f"{failure}: nothing came", status=_SERVER_ERROR)
+                raise Refused(f"{failure}: {_NOTHING}", status=_SERVER_ERROR)
             return data
 
         return self._patiently(failure, read)
@@ -233,7 +234,8 @@ class Engine:
                 with self.asked(failure):
                     return act()
             except Refused as err:
-                if err.status < _SERVER_ERROR or time.monotonic() > until:
+                ends = err.status >= _SERVER_ERROR and any(sign in str(err) for sign in (_NOTHING, "/proc"))
+                if not ends or time.monotonic() > until:
                     raise
             time.sleep(_PAUSE_S)  # noqa: TID251  # it ends within moments, and nothing tells
 

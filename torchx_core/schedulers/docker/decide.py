@@ -82,6 +82,9 @@ def decide(view: AppView, now: float) -> Decision | None:
 def _begun(view: AppView, now: float) -> Decision | None:
     if view.notes.over is not None:
         return _ended_by_itself(view, view.notes.over, now)
+    gone = view.in_phase(Phase.ABSENT)
+    if gone:
+        return _broken(view, gone[0], now)
     restart = view.records.restarts[-1] if view.records.restarts else None
     waiting = tuple(r for r in view.replicas if restart and r.is_to_start(restart))
     if restart and waiting:
@@ -111,8 +114,9 @@ def _overdue(view: AppView, now: float) -> str:
 
 def _ended_by_itself(view: AppView, over: Over, now: float) -> Decision | None:
     if over.why != "failed":
-        told = "lease expired: nobody followed the app" if over.why == "lease" else "deadline passed"
-        return _end(view, AppState.CANCELLED, told, now)
+        lease_s = cast("float | None", view.app.cfg.get("lease_s")) or 0.0
+        expired = f"lease expired: nobody renewed it for {lease_s:g} s"
+        return _end(view, AppState.CANCELLED, expired if over.why == "lease" else "deadline passed", now)
     failed = next((r for r in view.replicas if r.planned.index == over.index), None)
     if failed is None:
         return _end(view, AppState.FAILED, f"a replica failed that there is not: {over.index}", now)
@@ -133,9 +137,6 @@ def _restarting(
 
 
 def _failed(view: AppView, now: float) -> Decision | None:
-    gone = view.in_phase(Phase.ABSENT)
-    if gone:
-        return _broken(view, gone[0], now)
     down = [r for r in view.in_phase(Phase.DOWN) if r.last is None or r.last.code != 0]
     if not down:
         return None

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import cast
 from urllib.parse import urlencode
 
+from torchx_core.schedulers.docker.answers import MEANINGLESS
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Answer, Exchange, Request
 from torchx_core.schedulers.docker.frames import STDERR, STDOUT, BadFrame, Frames, Record
@@ -27,7 +28,9 @@ _STREAMS = {
 _FIRST_MARGIN_S, _MARGIN_S = 60.0, 0.5
 """How far before the last record to begin, of a place from elsewhere and of our own: stamps may decrease."""
 _FIRST_PAUSE_S, _PATIENT_S, _LAST_PAUSE_S = 0.05, 1.0, 2.0
-_OK, _GONE, _DEAD = 200, 404, 409
+_OK, _GONE, _DEAD, _TROUBLE, _UNREADABLE = 200, 404, 409, 500, 501
+_MOST_REFUSALS = 40
+"""How often in a row, over a minute, an engine in trouble is asked for a log before that counts as lost."""
 
 
 class _Doing(Enum):
@@ -99,6 +102,7 @@ class ReplicaLog:
         self._ending = False
         self._stale = False
         self._pause_s = _FIRST_PAUSE_S
+        self._refusals = 0
         self.due_at: float = 0.0
         """When to go on, in monotonic seconds, if nothing is under way."""
         self.caught_up: bool = place.gone
@@ -153,7 +157,7 @@ class ReplicaLog:
         if up or starts != self._starts:
             self.drained, self._ending = self._gone, False
         self._up, self._starts, self._stale = up, starts, False
-        if not up:
+        if not up and not self._refusals:
             self.due_at = 0.0  # what is there now is all: no use to wait for more
 
     def advance(self, now: float) -> None:
@@ -247,6 +251,7 @@ class ReplicaLog:
         if exchange.status != _OK or self._doing is _Doing.INSPECT:
             self._body.append(data)
             return
+        self._refusals = 0
         records = self._frames.take(data)
         if self._doing in _ASKS_FOR_END:
             self._end += records
@@ -264,25 +269,31 @@ class ReplicaLog:
             self._check_heads(self._queue[before:])
 
     def _check_heads(self, records: list[Record]) -> None:
-        """See that each stream begins with its first marker: the engine may have dropped what came before."""
+        """See that each stream begins with the first attempt's marker: the engine may have dropped that.
+
+        A log that rotates loses its beginning; an engine that was killed has nothing of what ended meanwhile.
+        """
         if not self._has_markers:
             return
         for stream, lines in self._lines.items():
             if lines.place.stamp or lines.opened:
                 continue
             first = next((r for r in records if r.stream == stream), None)
-            if first is not None and lines.next_attempt(first) is None and not self.lost:
+            if first is not None and lines.next_attempt(first) != 0 and not self.lost:
                 self.lost.append("the engine has dropped the beginning of the log")
 
     def _finish(self, exchange: Exchange, now: float) -> None:
         if not exchange.whole or exchange.failure is not None:
-            self._pause(now)
-            self.wants_look = True
-            self._next = self._next if self._next is _Doing.INSPECT else _Doing.READ
+            self._again(now)
         elif exchange.status != _OK:
-            self._refused(Answer(exchange.status, b"".join(self._body)))
+            self._refused(Answer(exchange.status, b"".join(self._body)), now)
         elif self._doing is _Doing.INSPECT:
-            self._keeping = read_keeping(Answer(_OK, b"".join(self._body)).json)
+            answer = Answer(_OK, b"".join(self._body))
+            try:
+                self._keeping = read_keeping(answer.json)
+            except MEANINGLESS:
+                self._refused(answer, now)
+                return
             for lines in self._lines.values():
                 lines.drops_newlines = self._keeping.drops_newlines
             fresh = self._up and not self._keeping.rotates and not self._since and self._is_combined
@@ -343,7 +354,19 @@ class ReplicaLog:
         self.due_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, _LAST_PAUSE_S)
 
-    def _refused(self, answer: Answer) -> None:
+    def _again(self, now: float) -> None:
+        """Read on after a pause, from where what was read ends."""
+        self._pause(now)
+        self.wants_look = True
+        self._next = self._next if self._next is _Doing.INSPECT else _Doing.READ
+
+    def _refused(self, answer: Answer, now: float) -> None:
+        """Take the log for lost, unless the engine, or a proxy before it, may only be in trouble."""
+        self._refusals += 1
+        in_trouble = answer.status == _OK or (answer.status >= _TROUBLE and answer.status != _UNREADABLE)
+        if in_trouble and self._refusals < _MOST_REFUSALS:
+            self._again(now)
+            return
         gone = answer.status in {_GONE, _DEAD}
         self.lost.append("the container was removed" if gone else f"no log to read: {answer.message}")
         self._gone = self.caught_up = self.drained = True

@@ -32,17 +32,16 @@ from torchx_core.errors import (
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.asking import asked_for, remasked
-from torchx_core.schedulers.docker.attend import archive, containers_of, halt, look
+from torchx_core.schedulers.docker.attend import archive, containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.client import Engine, Refused, each_at_once
 from torchx_core.schedulers.docker.content import UNDONE
 from torchx_core.schedulers.docker.labels import common
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts
-from torchx_core.schedulers.docker.records import AppRecord, Records, Stop
+from torchx_core.schedulers.docker.records import AppRecord, Stop
 from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.schedulers.docker.request import ContainerSpec, DockerRequest
 from torchx_core.schedulers.docker.shim import DATA
 from torchx_core.schedulers.docker.trouble import explain
-from torchx_core.schedulers.docker.view import Phase
 from torchx_core.schedulers.docker.workspace import is_local_layer
 
 __all__ = ["submit"]
@@ -92,7 +91,7 @@ def _recorded(engine: Engine, request: DockerRequest) -> tuple[AppRecord, bool]:
     if app.nonce == nonce:
         return app, True
     difference = request_differences(
-        remasked(app.asked, app.salt),
+        remasked(app.app, app.asked, app.salt),
         asked_for(request.app, request.cfg, app.salt),
         docker_run_opts(),
         FORMER_MEANINGS,
@@ -267,12 +266,5 @@ def _confirmed(engine: Engine, app: AppRecord) -> bool:
     records = store.read(engine, app.session, app.app_id)
     if records is None or records.app.nonce != app.nonce:
         return False
-    if records.stop is not None:
-        _stop_what_we_started(engine, records)
+    stop_what_was_started(engine, records)
     return records.stop is None or records.stop.outcome != UNDONE
-
-
-def _stop_what_we_started(engine: Engine, records: Records) -> None:
-    view = look(engine, records)
-    stop = cast("Stop", records.stop)
-    halt(engine, view.in_phase(Phase.UP, Phase.AGAIN), stop.grace_s)

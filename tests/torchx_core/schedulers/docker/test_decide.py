@@ -177,7 +177,7 @@ class TestStop:
 @pytest.mark.parametrize(
     ("over", "outcome", "msg"),
     [
-        (Over(why="lease"), AppState.CANCELLED, "lease expired: nobody followed the app"),
+        (Over(why="lease"), AppState.CANCELLED, "lease expired: nobody renewed it for 15 s"),
         (Over(why="deadline"), AppState.CANCELLED, "deadline passed"),
         (Over(why="failed", index=0), AppState.FAILED, "r/0 failed: exit code 7"),
     ],
@@ -192,7 +192,7 @@ def test_what_the_replicas_ended_by_themselves(over: Over, outcome: AppState, ms
         time=NOW,
         cause=over.index if over.index >= 0 else None,
     )
-    assert decide(view(*replicas, notes=Notes(over=over)), NOW) == End(stop)
+    assert decide(view(*replicas, notes=Notes(over=over), cfg={"lease_s": 15.0}), NOW) == End(stop)
 
 
 def test_the_deadline_is_kept_by_whoever_looks() -> None:

@@ -36,9 +36,9 @@ def data() -> Iterator[Path]:
 
 
 @pytest.mark.usefixtures("data")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_docker_app_of_the_release_before_goes_on(engine: DockerEngine, runner: Runner) -> None:
-    """The same submit completes what was written down; status, lines and a cancel are those of any app."""
+    """A repeated submit completes what the earlier release wrote; status, lines and cancel work as ever."""
     words = ["--image", SHELL_IMAGE, *WORDS_OF_DOCKER]
     request = runner.dryrun_component("utils.sh", words, "local_docker", {}, app_id="one").request
     assert isinstance(request, DockerRequest)

@@ -104,6 +104,48 @@ def read(
         place = decode_cursor(cursor, "n").replicas[0].log
 
 
+@pytest.mark.parametrize("status", [200, 500, 502, 503])
+def test_an_engine_in_trouble_loses_no_line(log_engine: LogEngine, status: int) -> None:
+    """A log that an engine, or a proxy before it, refuses for a while is read once it answers."""
+    log = Log()
+    log.begin(0)
+    for number in range(5):
+        log.print(STDOUT, 0, 0, b"%d" % number, 1)
+    log_engine.refusals = [status] * (1 if status == 200 else 30)
+    assert read(log_engine, log, [], ahead=9, leave_after=-1, streams=Stream.COMBINED) == log.lines
+    assert log_engine.refusals == []
+    log_engine.idle.wait()
+
+
+def test_an_attempt_of_which_the_log_has_nothing_is_told_as_lost(log_engine: LogEngine) -> None:
+    """An engine that was killed while the attempt ended has no record of it, only of the next one."""
+    log = Log()
+    log.begin(1)
+    log.print(STDOUT, 1, 0, b"the second attempt", 1)
+    log_engine.records, log_engine.printed, log_engine.ahead = log.records, 0, 9
+    reader = ReplicaLog(
+        log_engine.endpoint, "1.41", container="c", key=KEY, streams=Stream.COMBINED, place=LogPlace()
+    )
+    assert [run.lines for run in _some(reader, log_engine, -1)] == [[b"the second attempt"]]
+    reader.close()
+    assert reader.lost == ["the engine has dropped the beginning of the log"]
+    log_engine.idle.wait()
+
+
+@pytest.mark.parametrize(("status", "refusals"), [(500, 99), (501, 1), (400, 1)])
+def test_a_log_that_cannot_be_read_is_told_as_lost(log_engine: LogEngine, status: int, refusals: int) -> None:
+    """What the engine never says is not waited for: its log driver keeps nothing, or it stays in trouble."""
+    log_engine.records, log_engine.refusals = [], [status] * refusals
+    reader = ReplicaLog(
+        log_engine.endpoint, "1.41", container="c", key=KEY, streams=Stream.COMBINED, place=LogPlace()
+    )
+    assert list(_some(reader, log_engine, -1)) == []
+    reader.close()
+    log_engine.refusals = []
+    assert reader.lost == ["no log to read: no"]
+    log_engine.idle.wait()
+
+
 def _some(reader: ReplicaLog, engine: LogEngine, takes: int) -> Iterator[Run]:
     """Drive the reader as a feed does; stop after so many takes that gave something."""
     reader.mind(up=engine.up, starts=1)

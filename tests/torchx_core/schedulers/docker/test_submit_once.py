@@ -65,7 +65,7 @@ def networks(client: docker.DockerClient) -> list[str]:
     return sorted(str(n.name) for n in client.networks.list() if "-" in str(n.name))
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("calls", range(_CALLS))
 def test_whoever_dies_the_next_submit_completes(
     engine: DockerEngine,
@@ -159,6 +159,24 @@ def test_a_refusal_of_one_takes_nothing_from_the_others(
             done.result()
     assert end(runner, "local_docker://tests/one").state == AppState.SUCCEEDED
     assert logs(client) == ["once", "once"]
+
+
+def test_what_starts_after_the_end_of_its_app_is_stopped(
+    engine: DockerEngine, client: docker.DockerClient, runner: Runner
+) -> None:
+    """An app may be cancelled, and end, before its submitter starts it: what he starts then is stopped."""
+    request = cast("DockerRequest", runner.dryrun(app(Hold()), "local_docker", app_id="one").request)
+    handle = "local_docker://tests/one"
+
+    def cancel() -> None:
+        runner.cancel(handle, grace_s=1)
+        status = runner.status(handle)
+        assert status
+        assert status.state == AppState.CANCELLED
+
+    with closing(connected_at_start(engine, cancel)) as slow:
+        submit(slow, request)
+    wait_until(lambda: not client.containers.list(), 120)
 
 
 @pytest.mark.parametrize("calls", [1, 8])

@@ -1,0 +1,57 @@
+"""What a caller of the engine gets when the engine cannot read or write a container's files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from docker.errors import APIError
+from requests import Response
+
+from torchx_core.schedulers.docker.api import Api
+from torchx_core.schedulers.docker.client import Engine, Refused
+from torchx_core.schedulers.docker.endpoint import Endpoint
+
+ENDPOINT = Endpoint(url="unix:///run/docker.sock", origin="test")
+
+
+class Refusing:
+    """An engine that refuses requests for files, with one answer after the other, and then serves them."""
+
+    def __init__(self, *reasons: str) -> None:
+        """Refuse once for each reason."""
+        self.reasons = list(reasons)
+
+    def put_archive(self, *_: object) -> bool:
+        """Refuse with the next reason, as the SDK tells it."""
+        if not self.reasons:
+            return True
+        response = Response()
+        response.status_code = 500
+        raise APIError("500 Server Error", response, self.reasons.pop(0))
+
+    def get_archive(self, *_: object) -> tuple[Iterator[bytes], object]:
+        """Send no bytes when there is a reason not to, and some otherwise."""
+        return iter([] if self.reasons and self.reasons.pop(0) else [b"tar"]), None
+
+
+def _engine(api: Refusing) -> Engine:
+    return Engine(cast("Api", api), ENDPOINT)
+
+
+def test_files_that_are_out_of_reach_while_a_container_ends_are_asked_for_again() -> None:
+    """Podman names a folder below ``/proc``, or sends nothing, until the container has ended."""
+    ending = Refusing("stat /proc/4242/root: no such file or directory", "open /proc/4242/ns/mnt: gone")
+    _engine(ending).put("app", "/", b"tar")
+    assert ending.reasons == []
+    assert _engine(Refusing("nothing")).get("app", "/file") == b"tar"
+
+
+@pytest.mark.parametrize("reason", ["write /f: no space left on device", "container rootfs is read-only"])
+def test_a_write_that_cannot_succeed_is_refused_at_once(reason: str) -> None:
+    """The reason of the engine reaches the caller after one request."""
+    full = Refusing(reason, "a second request")
+    with pytest.raises(Refused, match=reason):
+        _engine(full).put("app", "/", b"tar")
+    assert full.reasons == ["a second request"]
