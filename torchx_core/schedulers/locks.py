@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from torchx_core.errors import CorruptRecordError
 from torchx_core.supervisor.reading import DamagedFile, open_regular
@@ -13,6 +14,7 @@ from torchx_core.supervisor.reading import DamagedFile, open_regular
 __all__ = ["locked", "locked_session"]
 
 _SESSION_LOCK = ".lock"
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextmanager
@@ -34,11 +36,30 @@ def locked(path: str) -> Generator[None]:
 def locked_session(session_dir: str) -> Generator[None]:
     """Hold the session's lock for moving directories of apps aside.
 
+    The directory itself is locked, and a file in it, because a file server may not lock directories. Where
+    there is no room for that file the directory's lock will do: whoever deletes may be about to make room.
+
     Raises:
         CorruptRecordError: Something else lies in its place.
     """
+    with ExitStack() as stack:
+        is_held = _lock_directory(session_dir, stack)
+        try:
+            stack.enter_context(locked(os.path.join(session_dir, _SESSION_LOCK)))
+        except DamagedFile as err:
+            raise CorruptRecordError(err.path, err.problem) from err
+        except OSError as err:
+            if err.errno not in _NO_ROOM or not is_held:
+                raise
+        yield
+
+
+def _lock_directory(directory: str, stack: ExitStack) -> bool:
+    """Lock the directory for as long as the stack is open; false where its file system cannot."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack.callback(os.close, fd)
     try:
-        with locked(os.path.join(session_dir, _SESSION_LOCK)):
-            yield
-    except DamagedFile as err:
-        raise CorruptRecordError(err.path, err.problem) from err
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    except OSError:
+        return False
+    return True

@@ -144,7 +144,11 @@ class Supervisor:
             return
         wanted = sum(r.gpus for r in self._plan.replicas)
         if wanted and self._gpus is None:
-            self._gpus = gpus.acquire(self._plan.gpu_dir, self._plan.gpu_ids, wanted)
+            try:
+                self._gpus = gpus.acquire(self._plan.gpu_dir, self._plan.gpu_ids, wanted)
+            except OSError as err:
+                self._stop(machine.FAILED, f"cannot lock GPUs: {err}")
+                return
             if self._gpus is None:
                 self._timers.set("gpus", _RETRY_S, self._begin)
                 return

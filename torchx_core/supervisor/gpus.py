@@ -12,6 +12,9 @@ def acquire(directory: str, ids: Sequence[str], wanted: int) -> list[str] | None
 
     The locks belong to this process and its forks; the kernel gives them back when the last is gone,
     however it ended.
+
+    Raises:
+        OSError: A lock file cannot be opened.
     """
     os.makedirs(directory, mode=0o700, exist_ok=True)
     taken: dict[str, int] = {}

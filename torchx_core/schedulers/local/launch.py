@@ -104,13 +104,13 @@ def start_again(record: AppRecord) -> bool:
 
 def _start_if_free(record: AppRecord) -> bool:
     """Start the supervisor, unless somebody holds the lock: who starts it, or looks whether it lives."""
-    with record.locked(REAP_LOCK):
+    with record.locked(REAP_LOCK), ExitStack() as stack:
         try:
-            with _held(record.directory) as held:
-                if not has_begun(record.directory):  # asked while we hold the lock: it cannot begin now
-                    _spawn(record.directory, held)
+            held = stack.enter_context(_held(record.directory))
         except BlockingIOError:
             return False
+        if not has_begun(record.directory):  # asked while we hold the lock: it cannot begin now
+            _spawn(record.directory, held)
     return True
 
 
@@ -162,22 +162,39 @@ def _start_or_undo(app_dir: str, held: list[int]) -> None:
 
 
 def _spawn(app_dir: str, held: list[int]) -> None:
+    """Start the supervisor.
+
+    Raises:
+        SubmitFailedError: The kernel, or the shell, says no.
+    """
     if not os.access(sys.executable or "", os.X_OK):
-        raise OSError(errno.ENOENT, "no Python to run the supervisor with; sys.executable is", sys.executable)
+        raise _cannot_start(
+            app_dir, f"no Python to run the supervisor with; sys.executable is {sys.executable!r}"
+        )
     package_root = os.path.dirname(os.path.dirname(os.path.abspath(torchx_core.__file__)))
     # Its submitter may be part of an app, whose mark it must not bear: it would be taken for what that left.
     env = {name: value for name, value in os.environ.items() if name != APP_MARKER}
-    with open(os.path.join(app_dir, SUPERVISOR_LOG), "ab", opener=_open_private) as log:
-        subprocess.run(
-            [*_SHELL, *command(sys.executable, package_root, app_dir, held)],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=held,
-            start_new_session=True,
-            check=True,
-        )
+    with open(os.path.join(app_dir, SUPERVISOR_LOG), "a+b", opener=_open_private) as log:
+        try:
+            shell = subprocess.run(
+                [*_SHELL, *command(sys.executable, package_root, app_dir, held)],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=held,
+                start_new_session=True,
+                check=False,
+            )
+        except OSError as err:
+            raise _cannot_start(app_dir, str(err)) from err
+        if shell.returncode:  # it could not fork; what it said may be gone with the app
+            log.seek(0)
+            raise _cannot_start(app_dir, log.read().decode("utf-8", "replace")[-300:].strip())
+
+
+def _cannot_start(app_dir: str, why: str) -> SubmitFailedError:
+    return SubmitFailedError(f"cannot start app {os.path.basename(app_dir)}: {why}", retryable=True)
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -31,7 +31,7 @@ def write_record(runner: Runner, place: Path) -> None:
 
 
 def test_a_local_app_of_the_release_before_goes_on(runner: Runner, state_dir: Path) -> None:
-    """The same submit starts what was written down; its status, its lines, and a cancel too late are told."""
+    """A repeated submit starts what the earlier release wrote; status, lines and a late cancel are told."""
     write_record(runner, state_dir / "local_cwd" / "s" / "one")
     handle = runner.run_component("utils.sh", WORDS, "local_cwd", {}, app_id="one")
     assert [line.text for batch in runner.follow(handle) for line in batch.lines()] == ["hello"]

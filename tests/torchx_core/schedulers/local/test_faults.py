@@ -31,10 +31,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file s
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
+    """A file system of one megabyte and few files."""
     point = tmp_path / "small"
     point.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(point)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=200", "none", str(point)], check=True)
     yield point
     subprocess.run(["umount", "-l", str(point)], check=True)
 
@@ -52,6 +52,30 @@ def test_submit_to_a_full_disk(small_disk: Path) -> None:
         status = runner.wait(runner.run(app_of("true"), "local_cwd", app_id="one"), timeout_s=60)
         assert status
         assert status.state == AppState.SUCCEEDED
+
+
+@needs_root
+@pytest.mark.parametrize("verb", ["delete", "prune"])
+def test_room_is_made_on_a_disk_that_has_no_file_left(small_disk: Path, verb: str) -> None:
+    """Deleting needs no new file, so that it helps when no file can be made."""
+    with get_runner("s", state_dir=str(small_disk)) as runner:
+        handle = runner.run(app_of("true"), "local_cwd", app_id="one")
+        runner.wait(handle)
+        use_up_files(small_disk)
+        with pytest.raises(OSError, match="No space left"):
+            (small_disk / "another").touch()
+        if verb == "delete":
+            runner.delete(handle)
+        else:
+            assert runner.prune("local_cwd", max_count=0) == ["one"]
+        assert runner.list("local_cwd") == []
+        (small_disk / "room").touch()
+
+
+def use_up_files(disk: Path) -> None:
+    """Make files until the file system has no room for another."""
+    for number in range(os.statvfs(disk).f_ffree):
+        (disk / f"file{number}").touch()
 
 
 @needs_root

@@ -76,6 +76,18 @@ def test_gpus_are_not_shared_between_apps(state_dir: Path) -> None:
     assert first == {"gpu 0", "gpu 1", "gpu 2", "gpu 3"}
 
 
+def test_gpus_that_cannot_be_locked(state_dir: Path) -> None:
+    """An app whose GPU's lock file cannot be opened fails, and says so."""
+    (state_dir / "gpus" / "0.lock").mkdir(parents=True)
+    app = app_of("true", resource=Resource(cpu=0, gpu=1, memMB=0))
+    with get_runner("s", state_dir=str(state_dir), gpus=("0",)) as runner:
+        handle = runner.run(app, "local_cwd", {"auto_set_cuda_visible_devices": True})
+        end = runner.wait(handle, timeout_s=60)
+    assert end is not None
+    assert end.state == AppState.FAILED
+    assert "cannot lock GPUs" in end.msg
+
+
 def _first_lines(runner: Runner, handle: str) -> list[LogLine]:
     lines: list[LogLine] = []
     for batch in runner.follow(handle):

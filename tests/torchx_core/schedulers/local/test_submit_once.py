@@ -134,12 +134,21 @@ def test_submitter_killed_and_nobody_submits_again(runner: Runner, state_dir: Pa
     assert "never started" in status.msg
 
 
+CANNOT_START = pytest.mark.parametrize(
+    ("shell", "told"),
+    [(["/nonexistent/sh"], "nonexistent"), (["sh", "-c", "echo Cannot fork >&2; exit 2"], "Cannot fork")],
+    ids=["no-shell", "no-process"],
+)
+"""What keeps a supervisor from being started, and what is said of it."""
+
+
+@CANNOT_START
 def test_a_start_that_fails_leaves_nothing(
-    runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+    runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch, shell: list[str], told: str
 ) -> None:
     """When the supervisor cannot be started the record is taken back and the id is free again."""
-    monkeypatch.setattr("torchx_core.schedulers.local.launch._SHELL", ["/nonexistent/sh"])
-    with pytest.raises(SubmitFailedError, match="nonexistent") as caught:
+    monkeypatch.setattr("torchx_core.schedulers.local.launch._SHELL", shell)
+    with pytest.raises(SubmitFailedError, match=told) as caught:
         runner.run(app_of("true"), "local_cwd", app_id="one")
     assert caught.value.retryable
     assert list((state_dir / "local_cwd" / "s").iterdir()) == []
@@ -149,6 +158,22 @@ def test_a_start_that_fails_leaves_nothing(
     status = runner.wait(handle, timeout_s=60)
     assert status
     assert status.state == AppState.SUCCEEDED
+
+
+@CANNOT_START
+def test_a_start_in_place_of_a_dead_submitter_fails(
+    runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch, shell: list[str], told: str
+) -> None:
+    """Who finds an app that was never started, and cannot start it either, is told so at once."""
+    python(state_dir, DIES_BEFORE_THE_SUPERVISOR).communicate()
+    monkeypatch.setattr("torchx_core.schedulers.local.launch._SHELL", shell)
+    with pytest.raises(SubmitFailedError, match=told) as caught:
+        runner.run(app_of("echo", "hi"), "local_cwd", app_id="one")
+    assert caught.value.retryable
+
+    monkeypatch.undo()
+    handle = runner.run(app_of("echo", "hi"), "local_cwd", app_id="one")
+    assert [line.text for line in lines_of(runner.follow(handle))] == ["hi"]
 
 
 def test_app_outlives_its_submitter(runner: Runner, state_dir: Path) -> None:
