@@ -72,7 +72,7 @@ def test_a_sequence_without_an_end_swallows_nothing(sequence: str) -> None:
 
 @given(PIECES, st.integers(min_value=0, max_value=40))
 def test_no_piece_of_any_text_drives_a_terminal(text: str, at: int) -> None:
-    """Neither the text nor what is shown of it in two pieces."""
+    """What is shown of a text holds no command for a terminal, also when the text comes in two pieces."""
     for shown in (harmless(text), harmless(text[:at]) + harmless(text[at:])):
         without = re.sub(r"\x1b\[[0-9;:]*m", "", shown)
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", without)

@@ -58,13 +58,23 @@ def _compared(asked: Mapping[str, object]) -> dict[str, object]:
     if not isinstance(app, Mapping):
         return compared
     document = cast("Mapping[str, object]", app)
-    roles = cast("list[Mapping[str, object]]", document.get("roles") or [])
-    return {**compared, "app": {**document, "roles": [_role_without_parent(role) for role in roles]}}
+    roles = document.get("roles")
+    if not isinstance(roles, list):
+        return compared  # a record is damaged: it differs from whatever is asked for
+    compared["app"] = {**document, "roles": [_without_parent(role) for role in cast("list[object]", roles)]}
+    return compared
 
 
-def _role_without_parent(role: Mapping[str, object]) -> dict[str, object]:
-    env = cast("Mapping[str, str]", role.get("env") or {})
-    return {**role, "env": {name: value for name, value in env.items() if name != PARENT_RUN_ID}}
+def _without_parent(role: object) -> object:
+    """Return the role without its parent run; what is no role, of a damaged record, as it is."""
+    if not isinstance(role, Mapping):
+        return role
+    fields = cast("Mapping[str, object]", role)
+    env = fields.get("env")
+    if not isinstance(env, Mapping):
+        return fields
+    variables = cast("Mapping[str, object]", env)
+    return {**fields, "env": {name: value for name, value in variables.items() if name != PARENT_RUN_ID}}
 
 
 def _walk(path: str, a: object, b: object) -> Iterator[tuple[str, object, object]]:

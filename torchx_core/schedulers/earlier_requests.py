@@ -86,4 +86,8 @@ def _object(value: Json, name: str) -> Json:
 
 def _objects(value: Json, name: str) -> list[Json]:
     found = value.get(name)
-    return cast("list[Json]", found) if isinstance(found, list) else []
+    if not isinstance(found, list) or not all(
+        isinstance(each, Mapping) for each in cast("list[object]", found)
+    ):
+        return []  # a damaged record is compared as it is
+    return cast("list[Json]", found)

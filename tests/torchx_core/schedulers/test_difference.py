@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,14 @@ def test_the_parent_run_makes_no_other_request() -> None:
     assert request_differences(asked(A="1", TORCHX_PARENT_RUN_ID="p"), asked(A="2"), runopts()) == [
         "app.roles[0].env.A: '1' -> '2'"
     ]
+
+
+@pytest.mark.parametrize("roles", [7, [7], [["r"]], [{"name": "r", "env": "A=1"}], {"r": {}}])
+def test_a_damaged_record_differs(roles: object) -> None:
+    """A stored request whose roles are no roles is told as another request, and raises nothing."""
+    asked = {"app": AppDef("a", [Role("r", "")]).to_dict(), "cfg": {}}
+    stored = {"app": {**AppDef("a", []).to_dict(), "roles": roles}, "cfg": {}}
+    assert request_differences(stored, asked, runopts())
 
 
 @given(JSON)

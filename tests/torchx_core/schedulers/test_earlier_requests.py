@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 from earlier_records import WORDS, WORDS_OF_DOCKER, asked_by_docker, asked_locally
@@ -11,11 +12,12 @@ from earlier_records import WORDS, WORDS_OF_DOCKER, asked_by_docker, asked_local
 from torchx_core import get_runner
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import DockerRequest
+from torchx_core.schedulers.docker.api import Json
 from torchx_core.schedulers.docker.asking import asked_for, remasked
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, docker_run_opts
 from torchx_core.schedulers.local.options import local_run_opts
 from torchx_core.schedulers.local.record import asked_for as asked_here
-from torchx_core.specs import CfgVal, runopts
+from torchx_core.specs import AppDef, CfgVal, runopts
 
 
 def differences(tmp_path: Path, words: list[str], cfg: Mapping[str, CfgVal]) -> list[str]:
@@ -24,7 +26,8 @@ def differences(tmp_path: Path, words: list[str], cfg: Mapping[str, CfgVal]) -> 
         info = runner.dryrun_component("utils.sh", words, "local_docker", dict(cfg), app_id="one")
     request = info.request
     assert isinstance(request, DockerRequest)
-    stored = remasked(asked_by_docker("s", request.app.roles[0].image), "5a17")
+    written = asked_by_docker("s", request.app.roles[0].image)
+    stored = remasked(AppDef.from_dict(cast("Json", written["app"])), written, "5a17")
     asked = asked_for(request.app, request.cfg, "5a17")
     return request_differences(stored, asked, docker_run_opts(), FORMER_MEANINGS)
 

@@ -17,7 +17,7 @@ from torchx_core.schedulers.slurm.record import SPEC
 
 @pytest.mark.usefixtures("program")
 def test_a_slurm_app_of_the_release_before_goes_on(tmp_path: Path) -> None:
-    """The same submit finds its job, and status, follow and cancel are those of any app."""
+    """A repeated submit finds the job; status, follow and cancel work as for any app."""
     runner = Runner("s", {"slurm": partial(create_scheduler, state_dir=str(tmp_path / "state"))})
     handle = runner.run_component("utils.sh", WORDS, "slurm", {}, app_id="one")
     place = tmp_path / "state" / "slurm" / "s" / "one"
