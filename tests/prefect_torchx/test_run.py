@@ -258,14 +258,14 @@ def test_a_cancelled_script_is_cancelled(
 def _interrupt(
     running: Running, handles: list[AppHandle], signum: int | None, first: Callable[[], object] = lambda: None
 ) -> None:
-    """Once an app runs, note its handle and send this process a signal."""
+    """Once an app runs, note its handle and send the main thread a signal."""
     from contextvars import copy_context
 
     def wait_and_send() -> None:
         handles.append(running())
         first()
         if signum is not None:
-            os.kill(os.getpid(), signum)
+            signal.pthread_kill(threading.main_thread().ident or 0, signum)
 
     threading.Thread(target=copy_context().run, args=(wait_and_send,), daemon=True).start()
 

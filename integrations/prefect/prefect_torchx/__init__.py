@@ -47,7 +47,7 @@ def __getattr__(name: str) -> object:
     from prefect_torchx._engine.pool import pass_on_signals
 
     pass_on_signals()
-    finish_cancels()
+    finish_cancels(lambda flow_run_id: import_module("prefect_torchx.reap").reap_leftovers(flow_run_id))
     return getattr(import_module(_HOMES[name]), name)
 
 

@@ -53,11 +53,11 @@ logger = logging.getLogger(__name__)
 class Sender(Protocol):
     """A run that sends; its methods are called in the courier's thread, and do not raise."""
 
-    def accepted(self, token: object) -> None:
+    def accepted(self, token: object, /) -> None:
         """Learn that everything up to the token has arrived."""
         ...
 
-    def refused(self, reason: str) -> None:
+    def refused(self, reason: str, /) -> None:
         """Learn that the server will not have a record, whatever one tries."""
         ...
 
@@ -84,7 +84,7 @@ class Sender(Protocol):
         """Return when `draw` is to be called, by the monotonic clock; infinity for never."""
         ...
 
-    def draw(self, api: Api) -> None:
+    def draw(self, api: Api, /) -> None:
         """Do whatever else needs the API."""
         ...
 

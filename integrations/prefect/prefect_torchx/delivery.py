@@ -11,7 +11,7 @@ from prefect_torchx.pictures import Pictures
 from prefect_torchx.position import Position
 from torchx_core.specs import AppHandle
 
-__all__ = ["END", "Delivery", "Keeper", "Mark"]
+__all__ = ["END", "Delivery", "Keeper", "Mark", "Notice"]
 
 logger = logging.getLogger(__name__)
 
@@ -124,3 +124,32 @@ class Delivery:
             # Whatever a picture stumbles over, the logs of all runs are in the same thread, and go on.
             logger.warning("an app is not pictured any more", exc_info=True)
             self._pictures.stop()
+
+
+@final
+class Notice:
+    """The sender of one message that outlives its run's own sender, and leaves when that has arrived."""
+
+    closing = unsaved = in_haste = False
+
+    def __init__(self, leave: Callable[[Notice], object]) -> None:
+        """Have `leave` called when the message has arrived, or Prefect's API refuses it."""
+        self._leave = leave
+
+    def accepted(self, token: object) -> None:  # noqa: ARG002  # as every sender
+        """Be served no more."""
+        self._leave(self)
+
+    def refused(self, reason: str) -> None:
+        """Do nothing: standard error has the message."""
+
+    def save(self) -> bool:
+        """Save nothing."""
+        return True
+
+    def due(self) -> float:
+        """Return that there is nothing to draw."""
+        return float("inf")
+
+    def draw(self, api: Api) -> None:
+        """Draw nothing."""

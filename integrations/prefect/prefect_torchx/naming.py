@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from torchx_core.launch import AppRequest
 
-__all__ = ["FLOW_RUN", "REAPED", "FlowTry", "Holder", "Standing", "Work", "stand"]
+__all__ = ["FLOW_RUN", "REAPED", "FlowTry", "Holder", "Standing", "Work", "is_given_up", "stand"]
 
 _READABLE = 28
 _HASH = 16
@@ -174,12 +174,17 @@ class Standing(Enum):
     OVERTAKEN = "a later try holds it, or somebody who is no call of ours: leave it alone"
 
 
+def is_given_up(owner: str) -> bool:
+    """Return whether who held the app with this owner token has cancelled it."""
+    return owner.endswith(f":{_GIVEN_UP}")
+
+
 def stand(owner: str | None, me: Holder) -> Standing:
     """Compare an app's owner token with the call that came across the app."""
     if owner in (None, me.token):
         return Standing.FREE  # submitted by a process that died before it could sign, or by this very call
     assert owner is not None
-    if owner.endswith(f":{_GIVEN_UP}"):
+    if is_given_up(owner):
         return Standing.GIVEN_UP
     holder = Holder.parse(owner)
     return _compare(holder, me) if holder else Standing.OVERTAKEN

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import Final, final
 
-from prefect_torchx.courier import Courier
-from prefect_torchx.delivery import END, Delivery, Keeper, Mark
+from prefect_torchx.courier import Courier, Sender
+from prefect_torchx.delivery import END, Delivery, Keeper, Mark, Notice
 from prefect_torchx.masking import make_mask, mask_status
 from prefect_torchx.pictures import Pictures
 from prefect_torchx.position import Position
@@ -182,9 +182,18 @@ class RunPage:
             was_open, self._open = self._open, False
         left = self._courier.leave(self._delivery) if was_open else 0
         if left:
-            # By Prefect's own way to its API, which goes on trying for a while.
             text = f"{left} records of the log of {self._handle or 'an app'} have not reached Prefect's API"
-            self._sink.log(logging.ERROR, f"{text}; {whole_log(self._handle)}" if self._handle else text)
+            self._bring_later(f"{text}; {whole_log(self._handle)}" if self._handle else text)
+
+    def _bring_later(self, text: str) -> None:
+        """Have a message in the run when Prefect's API takes records again, if this process lives until then.
+
+        Prefect's own way to its API drops what it meets no server for.
+        """
+        notice = Notice(self._courier.leave)
+        self._courier.join(notice)
+        self._deliver(Record(logging.ERROR, text, None), notice)
+        self._courier.send(notice, None, 0, END)
 
     def _say_what_is_refused(self, reason: str) -> None:
         text = f"Prefect's API refuses a record of the log: {reason}"
@@ -203,10 +212,10 @@ class RunPage:
             tail = self._tails.of(role, replica)
             self._records.say("\n".join([f"the last {len(tail)} lines of {role}/{replica}:", *tail]))
 
-    def _deliver(self, record: Record) -> None:
+    def _deliver(self, record: Record, sender: Sender | None = None) -> None:
         for payload in self._sink.write(record):
             size = payload.pop("__payload_size__", 0) or len(record.text)
-            self._courier.send(self._delivery, payload, size)
+            self._courier.send(sender or self._delivery, payload, size)
 
     def _settle_mark(self) -> None:
         """Tell the courier what has arrived when everything sent so far has."""

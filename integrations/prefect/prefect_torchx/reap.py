@@ -8,7 +8,7 @@ have them run again. Apps that runs share by an
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from socket import gethostname
@@ -20,18 +20,23 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import ObjectNotFound
 from prefect.logging.loggers import LoggingAdapter, flow_run_logger
+from prefect.states import Cancelling
 
+from prefect_torchx._engine import intent
 from prefect_torchx._engine.lineage import ancestors
 from prefect_torchx._engine.server import ask_patiently, client_of_process
 from prefect_torchx._engine.shelf import NotedApp, apps_of_flow_run
-from prefect_torchx.naming import FLOW_RUN, REAPED, Holder
-from prefect_torchx.rest import show_rest
+from prefect_torchx.naming import FLOW_RUN, REAPED, Holder, is_given_up
+from prefect_torchx.rest import END_S, show_rest
 from torchx_core.errors import TorchXError
 from torchx_core.runner import Runner, get_runner
 from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppHandle, is_terminal, parse_app_handle
 
-__all__ = ["Reaper", "Verdict", "reap_apps", "with_reaper"]
+__all__ = ["Reaper", "Verdict", "reap_apps", "reap_leftovers", "with_reaper"]
+
+LEAVE_S: Final = 10.0
+"""How long a process that is to end waits for an app's end, and then for Prefect's API to take the lines."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,21 +53,30 @@ def reap_apps(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> Non
     """
     log = flow_run_logger(flow_run, flow)
     with client_of_process(), Reaper() as reaper:
-        root, noted = ask_patiently(lambda client: _noted_apps(client, flow_run))
-        found = [app for handle in noted if (app := _look(reaper, handle, log))]
-        apps = [app for app in found if app.flow_run_id == str(root) and app.is_held_in(flow_run.id)]
+        apps, noted = _own_apps(reaper, flow_run, log)
         if not _is_over(ask_patiently(lambda client: client.read_flow_run(flow_run.id)).state):
             return  # somebody was quick to start it again: its apps are for that try
-        ending: list[FoundApp] = []
-        for app in apps:
-            try:
-                if reaper.reap(app, str(state.name)):
-                    log.info("cancelled %s, because its flow run is %s", app.handle, state.name)
-                ending.append(app)
-            except TorchXError as err:
-                log.warning("cannot cancel %s: %s", app.handle, err)
-        for app in ending:  # not before: the end of one may be waited for
-            reaper.show_rest(app, noted[app.handle])
+        _end(reaper, apps, noted, state, log)
+
+
+def reap_leftovers(flow_run_id: UUID) -> None:
+    """Cancel what a cancelled flow run still has; for the end of the process that has the flow run.
+
+    Its calls have dealt with their apps by then. Left may be those of an earlier start, to which this one has
+    not come, those that nobody followed, and those of a pool's child, which was not told why it ends.
+
+    Args:
+        flow_run_id: The flow run that the process was started for.
+    """
+    flow_run = ask_patiently(lambda client: client.read_flow_run(flow_run_id))
+    state = Cancelling() if intent.is_cancelled() else flow_run.state
+    if state is None or not (state.is_cancelling() or state.is_cancelled()):
+        return
+    log = flow_run_logger(flow_run)
+    with client_of_process(), Reaper() as reaper:
+        apps, noted = _own_apps(reaper, flow_run, log)
+        left = [app for app in apps if not app.is_given_up]
+        _end(reaper, left, noted, state, log, limit_s=LEAVE_S)
 
 
 def with_reaper(flow: Flow[P, R]) -> Flow[P, R]:
@@ -103,6 +117,11 @@ class FoundApp:
         """Return whether a call in that flow run, or in a part of it, has the app; also when nobody has."""
         holder = Holder.parse(self.owner) if self.owner else None
         return holder is None or holder.is_of(str(flow_run_id))
+
+    @property
+    def is_given_up(self) -> bool:
+        """Return whether a call that had it has cancelled it."""
+        return self.owner is not None and is_given_up(self.owner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +195,13 @@ class Reaper:
         runner.cancel(app.handle, reason=reason, if_owner=REAPED)
         return True
 
-    def show_rest(self, app: FoundApp, noted: NotedApp | None = None) -> None:
+    def show_rest(self, app: FoundApp, noted: NotedApp | None = None, *, limit_s: float = END_S) -> None:
         """Show what the log of the app's run lacks of it, unless somebody has taken it over since `look`.
-
-        Waits for the app's end, for a minute at most.
 
         Args:
             app: Has ended, or was cancelled.
             noted: What its run has written down about it; None to ask for that.
+            limit_s: How long the app's end may take, and how long Prefect's API may then take nothing.
         """
         root = UUID(app.flow_run_id)
         if noted is None:
@@ -195,7 +213,7 @@ class Reaper:
         runner = self._runner(parse_app_handle(app.handle).session_name)
         try:
             if runner.owner(app.handle) in (app.owner, REAPED):
-                show_rest(runner, app.handle, noted, root, log)
+                show_rest(runner, app.handle, noted, root, log, limit_s=limit_s)
         except TorchXError as err:
             log.warning("cannot show the rest of %s: %s; %s", app.handle, err, whole_log(app.handle))
 
@@ -205,10 +223,41 @@ class Reaper:
         return self._runners[session]
 
 
+def _own_apps(
+    reaper: Reaper, flow_run: FlowRun, log: LoggingAdapter
+) -> tuple[list[FoundApp], dict[AppHandle, NotedApp]]:
+    """Return the apps that the flow run has, as they are now, and what it has written down of any app."""
+    root, noted = ask_patiently(lambda client: _noted_apps(client, flow_run))
+    found = [app for handle in noted if (app := _look(reaper, handle, log))]
+    return [app for app in found if app.flow_run_id == str(root) and app.is_held_in(flow_run.id)], noted
+
+
 def _noted_apps(client: SyncPrefectClient, flow_run: FlowRun) -> tuple[UUID, dict[AppHandle, NotedApp]]:
     """Return the root of the flow run, and the flow run's apps."""
     root = [flow_run, *ancestors(client, flow_run)][-1].id
     return root, apps_of_flow_run(client, root, flow_run.id)
+
+
+def _end(
+    reaper: Reaper,
+    apps: Iterable[FoundApp],
+    noted: Mapping[AppHandle, NotedApp],
+    state: State[Any],
+    log: LoggingAdapter,
+    *,
+    limit_s: float = END_S,
+) -> None:
+    """Cancel the apps, and show what the log lacks of them and of those that have ended by themselves."""
+    ending: list[FoundApp] = []
+    for app in apps:
+        try:
+            if reaper.reap(app, str(state.name)):
+                log.info("cancelled %s, because its flow run is %s", app.handle, state.name)
+            ending.append(app)
+        except TorchXError as err:
+            log.warning("cannot cancel %s: %s", app.handle, err)
+    for app in ending:  # not before: the end of one may be waited for
+        reaper.show_rest(app, noted[app.handle], limit_s=limit_s)
 
 
 def _look(reaper: Reaper, handle: AppHandle, log: LoggingAdapter) -> FoundApp | None:

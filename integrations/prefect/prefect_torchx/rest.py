@@ -19,15 +19,21 @@ from torchx_core.schedulers.secrets import MASK
 from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppDef, AppHandle
 
-__all__ = ["show_rest"]
+__all__ = ["END_S", "show_rest"]
 
 END_S: Final = 60.0
-"""How long the end of an app that was cancelled is waited for."""
-API_S: Final = 60.0
-"""How long Prefect's API may then take nothing."""
+"""How long the end of an app that was cancelled is waited for, and how long the API may then take nothing."""
 
 
-def show_rest(runner: Runner, handle: AppHandle, noted: NotedApp, root: UUID, log: LoggingAdapter) -> None:
+def show_rest(
+    runner: Runner,
+    handle: AppHandle,
+    noted: NotedApp,
+    root: UUID,
+    log: LoggingAdapter,
+    *,
+    limit_s: float = END_S,
+) -> None:
     """Show the app's output from the saved position to its end, and save the position.
 
     What the app's own process had still sent after it saved the position is shown again. Where secrets of the
@@ -39,6 +45,7 @@ def show_rest(runner: Runner, handle: AppHandle, noted: NotedApp, root: UUID, lo
         noted: What the run has written down about it.
         root: The flow run that the app belongs to.
         log: Of the flow run whose log had the app.
+        limit_s: How long the app's end may take, and how long Prefect's API may then take nothing.
 
     Raises:
         SchedulerError: The scheduler is away.
@@ -54,14 +61,14 @@ def show_rest(runner: Runner, handle: AppHandle, noted: NotedApp, root: UUID, lo
     page = RunPage(app, limit_bytes=noted.limit_bytes, keeper=bookmark, sink=Sink(log), pictured=False)
     try:
         page.submitted(handle, place)
-        tell(Reading(handle, page, place).until(monotonic() + END_S), runner, lambda: None)
+        tell(Reading(handle, page, place).until(monotonic() + limit_s), runner, lambda: None)
         status = runner.status(handle)
         if status is None or not status.is_terminal():
             page.say(f"{handle} has not ended yet; {whole_log(handle)}")
     except BaseException:
         page.close(None)
         raise
-    page.close(status, limit_s=API_S)
+    page.close(status, limit_s=limit_s)
 
 
 def _has_unknown_secrets(app: AppDef) -> bool:

@@ -15,6 +15,8 @@ and ``_executor._processes``               children learn from it that their flo
 ``TaskRunner.__enter__``, ``__exit__``,    `flow_end`: public, but replaced by ours, which call them;
 and ``ProcessPoolTaskRunner.submit``       a cancelled script is Cancelled once its flow has ended, without
                                            them only after five minutes, by Prefect's server
+``PREFECT__FLOW_RUN_ID``                   `flow_end`: which flow run a process was started for; without it
+                                           leases end what a cancelled run has left
 the module of Prefect's SIGTERM handler    `sigterm`: that the handler is Prefect's; without it a signal whose
                                            exception asyncio has swallowed is noticed by nobody
 ``BaseWorker._get_configuration``          `job_configuration`: of Prefect 3.6 only; newer versions have

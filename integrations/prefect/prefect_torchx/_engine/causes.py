@@ -28,6 +28,9 @@ __all__ = ["INTERRUPTIONS", "Causes", "RunTimeoutError", "behind"]
 
 TIMEOUT_MARGIN_S = 1.0
 """How long Prefect may be late with a timeout of its own before we see to it."""
+STATE_S = 8.0
+"""How long Prefect's server may take to say why the process ends; until it does, no log arrives either."""
+STATE_AGAIN_S = 0.5
 SIGNAL_MARGIN_S = 12.0
 """How long Prefect may take from a flow run's state to the signal that ends its process."""
 
@@ -155,8 +158,9 @@ class Causes:
             return True
         if self._watch is None:
             return False
-        if not self._watch.is_cancelled:
-            self._watch.look()
+        pause, until = threading.Event(), monotonic() + STATE_S
+        while not (self._watch.is_cancelled or self._watch.look()) and monotonic() < until:
+            pause.wait(STATE_AGAIN_S)
         return self._watch.is_cancelled
 
     def _will_run_again(self) -> bool:

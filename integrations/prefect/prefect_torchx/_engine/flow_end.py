@@ -1,4 +1,7 @@
-"""Calls a cancelled flow run Cancelled once its flow has ended, where nobody else does so: in a script.
+"""Sees to what is left of a cancelled flow run once its flow has ended.
+
+Apps may be left, of an earlier start above all, to which this one has not come; they end. And where nobody
+else does so, in a script, the flow run is called Cancelled.
 
 From Cancelling Prefect's server accepts nothing but Cancelled, and how a script's flow ends is failed,
 crashed or completed; so its run would stay Cancelling for five minutes. To say Cancelled before the flow
@@ -10,6 +13,7 @@ signal's exception.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
@@ -20,9 +24,13 @@ from prefect.context import FlowRunContext
 from prefect.states import Cancelled
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner
 
+from prefect_torchx._engine import intent
 from prefect_torchx._engine.server import ask_briefly
 
 __all__ = ["finish_cancels", "see_to_end"]
+
+_STARTED_FOR: Final = "PREFECT__FLOW_RUN_ID"
+"""The variable that names the flow run which a process was started for; a script's has none."""
 
 _FLOW_RUN: Final = "_torchx_flow_run_id"
 """What a task runner remembers: no context tells its flow run any more when it is left."""
@@ -33,10 +41,13 @@ _PARENT: Final = "_torchx_parent"
 logger = logging.getLogger(__name__)
 
 
-def finish_cancels() -> None:
+def finish_cancels(end_leftovers: Callable[[UUID], None]) -> None:
     """Have task runners finish the cancel of their flow run; to repeat the call does no harm.
 
     Prefect has no hook for that, so this puts methods of ours in the place of public ones.
+
+    Args:
+        end_leftovers: Ends the apps that a cancelled flow run still has.
     """
     enter: Callable[..., Any] = TaskRunner.__enter__
     leave: Callable[..., None] = TaskRunner.__exit__
@@ -52,7 +63,9 @@ def finish_cancels() -> None:
     @wraps(leave)
     def leave_and_finish(runner: TaskRunner[Any], *exception: object) -> None:
         leave(runner, *exception)
-        vars(runner).pop(_PARENT, None)
+        is_root = vars(runner).pop(_PARENT, None) is None
+        if is_root and (any(exception) or intent.is_cancelled()):
+            _end_leftovers(end_leftovers)
         if flow_run_id := vars(runner).pop(_FLOW_RUN, None):
             _finish_cancel(flow_run_id)
 
@@ -76,6 +89,16 @@ def see_to_end(context: FlowRunContext | None) -> None:
         if context.flow_run is not None and context.flow_run.deployment_id is None:
             known[_FLOW_RUN] = context.flow_run.id
         context = known.get(_PARENT)
+
+
+def _end_leftovers(end_leftovers: Callable[[UUID], None]) -> None:
+    flow_run_id = os.environ.get(_STARTED_FOR)
+    if not flow_run_id:  # a script's calls know of its cancel from the server, and no earlier start left apps
+        return
+    try:
+        end_leftovers(UUID(flow_run_id))
+    except Exception as err:  # noqa: BLE001  (their leases end them)
+        logger.warning("cannot end what is left of flow run %s: %r", flow_run_id, err)
 
 
 def _finish_cancel(flow_run_id: UUID) -> None:
