@@ -26,7 +26,7 @@ from torchx_core.testing import wait_until
 
 __all__ = ["AirflowServer", "Task"]
 
-START_TIMEOUT_S = 300.0
+START_TIMEOUT_S = 900.0
 STOP_TIMEOUT_S = 10.0
 RUN_TIMEOUT_S = 300.0
 COMPONENTS: dict[str, tuple[str, ...]] = {

@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from random import SystemRandom
 
-__all__ = ["ends", "environ", "free_port", "start_daemon"]
+__all__ = ["ends", "environ", "free_port", "free_ports", "start_daemon"]
 
 # A shell's background process has Ctrl-C ignored, and so would have all that it starts.
 _STARTER = """
@@ -59,6 +61,22 @@ def environ(pid: int) -> bytes:
 
 
 def free_port() -> int:
-    """Return a port of this host that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """Return a port of this host that nobody listens on; another one at each call."""
+    return free_ports(1)
+
+
+def free_ports(count: int) -> int:
+    """Return the first of up to ten free ports in a row.
+
+    They lie below those that the system gives to connections: one of these would be somebody's before the
+    server that it is for has begun to listen.
+    """
+    for first in _ports:
+        with suppress(OSError), ExitStack() as listening:
+            for i in range(count):
+                listening.enter_context(socket.create_server(("127.0.0.1", first + i)))
+            return first
+    raise RuntimeError("no free ports")
+
+
+_ports = iter(SystemRandom().sample(range(17000, 32000, 10), 1500))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 __all__ = ["DockerEngine", "free_number", "why_no_engine"]
 
-_START_TIMEOUT_S = 100.0
+_START_TIMEOUT_S = 600.0
 _STOP_TIMEOUT_S = 30.0
 _TOOLS = ("dockerd", "containerd", "runc", "iptables", "ip", "busybox")
 _PR_SET_CHILD_SUBREAPER = 36

@@ -17,7 +17,7 @@ from torchx_core.testing import wait_until
 
 __all__ = ["SETTINGS", "PrefectServer"]
 
-START_S = 180.0
+START_S = 900.0
 """Ten seconds on an idle host."""
 STOP_S = 15.0
 

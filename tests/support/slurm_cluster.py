@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from daemons import environ
+from daemons import environ, free_ports
 from slurm_accounts import SlurmAccounts
 
 from torchx_core.testing import wait_until
@@ -19,7 +19,7 @@ from torchx_core.testing import wait_until
 __all__ = ["SlurmCluster", "running_cluster", "why_no_cluster"]
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
-_START_S = 180
+_START_S = 900
 _END_S = 30
 _SCHEDULING = ("bf_interval=1", "sched_interval=5", "sched_min_interval=100000", "batch_sched_delay=0")
 
@@ -71,7 +71,7 @@ class SlurmCluster:
         self.root = root
         self.nodes = [f"n{i + 1}" for i in range(nodes)]
         self._min_job_age_s = min_job_age_s
-        self._port = _free_ports(nodes + 2)
+        self._port = free_ports(nodes + 2)
         self._started_in = dict(os.environ)  # daemons belong to the cluster, whoever starts them again
         self.accounts: SlurmAccounts | None = None
         if accounting:
@@ -283,17 +283,6 @@ class SlurmCluster:
                 "",
             ]
         )
-
-
-def _free_ports(count: int) -> int:
-    """Return the first of so many free ports in a row, below those that the system hands out itself."""
-    for first in range(17000 + os.getpid() % 1000 * 10, 32000, count):
-        with suppress(OSError):
-            sockets = [socket.create_server(("127.0.0.1", first + i)) for i in range(count)]
-            for listener in sockets:
-                listener.close()
-            return first
-    raise RuntimeError("no free ports")
 
 
 def _is_gone(pid: int) -> bool:

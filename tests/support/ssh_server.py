@@ -88,7 +88,7 @@ class SshServer:
         with log:
             command = [_sshd(), "-D", "-e", "-f", str(self.folder / "sshd_config")]
             self._process = subprocess.Popen(command, stderr=log)
-        wait_until(self._answers, 60)
+        wait_until(self._answers, 600)
 
     def stop(self) -> None:
         """Listen no more; sessions go on."""
