@@ -1,6 +1,7 @@
-"""A process that submits or follows, made to be killed and stopped.
+"""A process that submits, follows or storms, made to be killed and stopped.
 
 ``actor.py submit REQUEST`` says ``ready`` on stdout, submits, and says what came of it.
+``actor.py storm REQUEST FOLDER NUMBER TURNS`` does what `storm` says, and says what it raised.
 ``actor.py follow REQUEST HANDLE FILE`` appends each batch with its cursor to FILE in one write and goes on
 from the last whole line there: killed at any moment, the file is one chain of cursors.
 """
@@ -16,6 +17,8 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from storm import storm
 
 from torchx_core import AppDef, AppStatus, Runner, get_runner
 from torchx_core.errors import TorchXError
@@ -60,9 +63,8 @@ def submit(request: Document) -> None:
     """Submit what the request says, and print the handle or the error."""
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    if request.get("descriptors"):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (request["descriptors"], request["descriptors"]))
     try:
+        _be_poor(request)
         with get_runner(request["session"]) as runner:
             app = AppDef.from_dict(request["app"])
             handle = runner.run(app, request["scheduler"], request["cfg"], app_id=request["app_id"])
@@ -70,6 +72,17 @@ def submit(request: Document) -> None:
     except Exception as err:  # noqa: BLE001  # the judge decides which errors may be
         answer = error_document(err)
     sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _be_poor(request: Document) -> None:
+    """Take from this process, and from what it starts, what the request says."""
+    if most := request.get("descriptors"):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if group := request.get("group"):
+        Path(group, "cgroup.procs").write_text(str(os.getpid()))
+    if (more := request.get("memory")) is not None:
+        most = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def follow(request: Document, handle: str, path: Path, runner: Runner) -> None:
@@ -112,6 +125,10 @@ if __name__ == "__main__":
     asked = json.loads(Path(sys.argv[2]).read_text())
     if sys.argv[1] == "submit":
         submit(asked)
+    elif sys.argv[1] == "storm":
+        with get_runner(asked["session"]) as runner:
+            told = storm(runner, asked, Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
+        sys.stdout.write(json.dumps([(name, error_document(err)) for name, err in told]))
     else:
         with get_runner(asked["session"]) as runner:
             follow(asked, sys.argv[3], Path(sys.argv[4]), runner)

@@ -33,6 +33,8 @@ class Backend:
     policies: tuple[str, ...] = ("APPLICATION",)
     exact = False
     """Whether stdout and stderr keep their order."""
+    restarts_at_once = False
+    """Whether replicas that start again together do so in one moment."""
     ends_daemons = True
     """Whether it finds what left its replica's session."""
     is_small = False
@@ -97,6 +99,7 @@ class LocalBackend(Backend):
     scheduler = "local_cwd"
     policies = ("APPLICATION", "REPLICA", "ROLE")
     exact = True
+    restarts_at_once = True
 
 
 class DockerBackend(Backend):
@@ -163,14 +166,18 @@ class DockerBackend(Backend):
         """Look for containers, volumes and networks."""
         del root
         with closing(self.client()) as client:
-            things = [*client.containers.list(all=True), *client.volumes.list(), *client.networks.list()]
+            things = [
+                *client.containers.list(all=True, ignore_removed=True),
+                *client.volumes.list(),
+                *client.networks.list(),
+            ]
             return [str(thing.name) for thing in things if app_id in str(thing.attrs)]
 
     def clean(self, root: Path, app_id: str, truth: Iterable[Copy]) -> None:
         """Remove the app's containers first: what uses a volume keeps it."""
         super().clean(root, app_id, truth)
         with closing(self.client()) as client:
-            for container in client.containers.list(all=True):
+            for container in client.containers.list(all=True, ignore_removed=True):
                 if app_id in str(container.attrs):
                     container.remove(force=True)
             for thing in [*client.volumes.list(), *client.networks.list()]:
@@ -230,6 +237,7 @@ class FakeBackend(Backend):
     scheduler = "fake"
     policies = ("APPLICATION", "REPLICA", "ROLE")
     exact = True
+    restarts_at_once = True
     ends_daemons = False
     workers = 8
 

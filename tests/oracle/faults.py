@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import faults_docker  # noqa: F401  # its faults come along
+import faults_host  # noqa: F401  # likewise
 from fault import (
     EVERYWHERE,
     FAULTS,
@@ -90,9 +91,12 @@ def submitter_stopped(trial: Trial) -> None:
     trial.finish_submit(frozen)
 
 
-@submits()
+@submits(OURS - {"slurm"})
 def few_descriptors(trial: Trial) -> None:
-    """Submit with hardly any descriptors, which may fail with a clear error, and then with enough."""
+    """Submit with hardly any descriptors, which may fail with a clear error, and then with enough.
+
+    Not on Slurm, which gives the limits of whoever submits to the job.
+    """
     short = trial.start_submit(descriptors=trial.rng.randrange(4, 40))
     trial.finish_submit(short, may_fail=True)
     trial.submit()

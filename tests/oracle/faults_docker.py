@@ -28,6 +28,7 @@ def engine_restarted_in_submit(trial: Trial) -> None:
     trial.use_backend_of_its_own()
     _kill_at_a_request(trial, _proxy(trial))
     _restart(trial)
+    trial.excuse("FAILED", "the engine was stopped")  # it ends what it is about to start
     if trial.status() is not None:  # so there is an app, and its id is taken
         trial.submit_another()
     trial.submit()

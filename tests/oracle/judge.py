@@ -45,11 +45,15 @@ class Promises:
 
     exact: bool = False
     """stdout and stderr keep their order."""
+    restarts_at_once: bool = True
+    """Replicas that start again together do so in one moment: nothing fails between two of their starts."""
     separate_streams: bool = True
     exit_codes: bool = True
     reports: bool = True
     may_lose: bool = False
-    """The supervisor was killed or the disk was full: lines may be lost, but not without a word."""
+    """The supervisor was killed: what it had not stored may be lost, but lines not without a word."""
+    may_drop: bool = False
+    """The disk was full: lines may be lost, but not without a word, and nothing else."""
     may_end: frozenset[str] = frozenset()
     """States that a fault or a limit of the app excuses, besides what its replicas did themselves."""
     words: tuple[str, ...] = ()
@@ -138,11 +142,21 @@ def judge_lines(truth: Sequence[Copy], log: Sequence[Document], promises: Promis
             shown.setdefault(key, []).append(document)
         elif document["type"] == "lost":
             lost.add(key)
-    found = [Violation("needless-loss", _show(key)) for key in lost if not promises.may_lose]
+    found = [
+        Violation("needless-loss", _show(key))
+        for key in lost
+        if not (promises.may_lose or (promises.may_drop and _is_less(shown.get(key, []), copies.get(key))))
+    ]
     for key in sorted(shown.keys() | copies.keys()):
         said = copies[key].said if key in copies else []
         found += _judge_attempt(key, said, shown.get(key, []), promises, lost=key in lost)
     return found
+
+
+def _is_less(shown: list[Document], copy: Copy | None) -> bool:
+    """Return whether less is shown than was printed."""
+    seen: int = sum(len(document["text"]) + document["eol"] for document in shown)
+    return copy is not None and seen < sum(len(line.text) + line.eol for line in copy.said)
 
 
 def _judge_attempt(
@@ -300,12 +314,14 @@ def _judge_status(truth: Sequence[Copy], status: Document, promises: Promises) -
 
 def _judge_retries(truth: Sequence[Copy], status: Document, promises: Promises) -> Iterator[Violation]:
     """Judge who was started again with whom, and how often."""
-    failures = Counter((c.role, c.replica) for c in truth if _failed_by_itself(c))
+    failures = Counter(
+        (c.role, c.replica) for c in truth if _failed_by_itself(c) and not _fails_along(c, truth, promises)
+    )
     for (role, replica), count in failures.items():
         if count > promises.max_retries.get(role, 0) + 1:
             yield Violation("too-many-attempts", f"{role}/{replica} failed {count} times")
-    if status["state"] == "CANCELLED":  # perhaps in the middle of a restart
-        return
+    if status["state"] == "CANCELLED" or (status["state"] == "FAILED" and not promises.restarts_at_once):
+        return  # perhaps in the middle of a restart
     last = {(r["role"], r["id"]): r["attempt"] for r in _replicas(status)}
     again = [c for c in truth if _failed_by_itself(c) and last[c.role, c.replica] > c.attempt]
     for failed in again:
@@ -313,6 +329,15 @@ def _judge_retries(truth: Sequence[Copy], status: Document, promises: Promises) 
             restarts = mate.started < failed.last and _share(failed, mate, promises)
             if restarts and last[mate.role, mate.replica] <= mate.attempt:
                 yield Violation("not-restarted", f"{_show(mate.key)} went on when {_show(failed.key)} failed")
+
+
+def _fails_along(copy: Copy, truth: Sequence[Copy], promises: Promises) -> bool:
+    """Return whether a peer's failure had this attempt start again anyway: it costs no try of its own."""
+    return any(
+        copy.started <= peer.last <= copy.last and _share(peer, copy, promises)
+        for peer in truth
+        if peer is not copy and _failed_by_itself(peer)
+    )
 
 
 def _failed_by_itself(copy: Copy) -> bool:

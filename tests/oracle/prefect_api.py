@@ -41,10 +41,10 @@ class PrefectApi:
         if supervised:
             self._ask("PATCH", f"/flow_runs/{self.run}", {"infrastructure_pid": "oracle"})
 
-    def set_state(self, kind: str, name: str | None = None) -> None:
-        """Set the flow run's state, whatever Prefect thinks of it."""
-        state = {"type": kind, "name": name or kind.title()}
-        self._post(f"/flow_runs/{self.run}/set_state", {"state": state, "force": True})
+    def set_state(self, kind: str, *, force: bool = True) -> None:
+        """Set the flow run's state, by force whatever Prefect thinks of it."""
+        state = {"type": kind, "name": kind.title()}
+        self._post(f"/flow_runs/{self.run}/set_state", {"state": state, "force": force})
 
     # --- looking
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
 
 from prefect_trial import Fault, PrefectTrial
 
@@ -50,21 +49,10 @@ def _flow_frozen(trial: PrefectTrial) -> None:
 
 
 def _cancelled(trial: PrefectTrial) -> None:
-    """Cancel the flow run by the API, and do what a worker of Prefect then does."""
+    """Cancel the flow run by the API, and do what Prefect's runner then does."""
     _at_some_moment(trial)
-    if trial.is_over():
-        return
-    trial.api.set_state("CANCELLING")
-    trial.cancelled()
-    trial.ends_as = {"CANCELLED"}
-    trial.pause(0.5)
-    if trial.rng.random() < 0.5:  # as the worker of a process pool does it
-        with suppress(ProcessLookupError):
-            os.killpg(trial.pids[-1], signal.SIGTERM)
-    else:
-        trial.signal(signal.SIGTERM)
-    trial.wait_for_end()
-    trial.api.set_state("CANCELLED")
+    if not trial.is_over():
+        trial.cancel(trial.rng.choice((os.kill, os.killpg)))
 
 
 def _cancelled_script(trial: PrefectTrial) -> None:
@@ -74,7 +62,6 @@ def _cancelled_script(trial: PrefectTrial) -> None:
         return
     trial.api.set_state("CANCELLING")
     trial.cancelled()
-    trial.ends_as = {"CANCELLED"}
 
 
 def _at_some_moment(trial: PrefectTrial) -> None:
@@ -105,14 +92,8 @@ def _killed_and_cancelled(trial: PrefectTrial) -> None:
     trial.begin_again()
     trial.starts(2)
     trial.pause(2.0)
-    if trial.is_over():
-        return
-    trial.api.set_state("CANCELLING")
-    trial.cancelled()
-    trial.ends_as = {"CANCELLED"}
-    trial.signal(signal.SIGTERM)
-    trial.wait_for_end()
-    trial.api.set_state("CANCELLED")
+    if not trial.is_over():
+        trial.cancel()
 
 
 def _api_away(trial: PrefectTrial) -> None:

@@ -20,6 +20,7 @@ from judge import Promises, Violation
 from prefect_api import PrefectApi
 from prefect_judge import AppSeen, CallSeen, judge_call
 from prefect_proxy import ApiProxy
+from prefect_runner import KILL_AFTER_S, Channel
 from scenarios import Bounds, Scenario, draw
 from truth import living, read_truth
 
@@ -47,6 +48,8 @@ START = (
 )
 """A program that gives each app a folder of its own for its notes, and becomes the witness."""
 CANCELLED = "cancelled because the Prefect flow run was cancelled"
+LEFT_OVER = "cancelled because its Prefect flow run is Cancelling"
+"""An app of an earlier start of the flow run, to which the one that is cancelled has not come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,7 @@ class PrefectTrial:
         self._begin = begin
         self.pids: list[int] = []
         """The flow run's processes, in the order of their starts."""
+        self._channel: Channel | None = None
         self.violations: list[Violation] = []
         self.may_repeat = False
         self.has_rest = not self.fault.leaves
@@ -124,6 +128,10 @@ class PrefectTrial:
             "PREFECT__ENABLE_CANCELLATION_AND_CRASHED_HOOKS": "false",
             "TORCHX_STATE_DIR": str(self.root / "state"),
         }
+        if self.fault.supervised:
+            self._hang_up()
+            self._channel = Channel()
+            environment |= self._channel.environment
         self.pids.append(self._begin(environment, self.root / "flow.log"))
 
     def begin_again(self) -> None:
@@ -135,6 +143,25 @@ class PrefectTrial:
         """Send the flow's process a signal, should there be one."""
         with suppress(ProcessLookupError):
             os.kill(self.pids[-1], number)
+
+    def cancel(self, send: Callable[[int, int], None] = os.kill) -> None:
+        """Cancel the flow run by the API, and end its process as Prefect's runner does.
+
+        Args:
+            send: How the process gets its signal.
+        """
+        self.api.set_state("CANCELLING")
+        self.cancelled()
+        self.pause(0.5)
+        if self._channel is not None:
+            self._channel.cancel()
+        with suppress(ProcessLookupError):
+            send(self.pids[-1], signal.SIGTERM)
+        if not ends(self.pids[-1], KILL_AFTER_S):
+            self.has_rest = False
+            self.signal(signal.SIGKILL)
+            self.wait_for_end()
+        self.api.set_state("CANCELLED", force=False)
 
     def is_over(self) -> bool:
         """Return whether the flow's process has ended."""
@@ -161,7 +188,8 @@ class PrefectTrial:
 
     def cancelled(self) -> None:
         """Learn that somebody has cancelled the flow run."""
-        self.excuse(CANCELLED)
+        self.excuse(CANCELLED, LEFT_OVER)
+        self.ends_as = {"CANCELLED"}
 
     def excuse(self, *words: str) -> None:
         """Let the apps be cancelled, with one of the words in their message."""
@@ -274,11 +302,11 @@ class PrefectTrial:
         return CallSeen(number=call, apps=apps, records=own, outcomes=outcomes)
 
     def _judge_records(self, records: list[dict[str, Any]], names: dict[str, str]) -> None:
-        """Judge that a task run shows its own app's lines."""
+        """Judge that a task run shows its own app's lines; what nobody followed, the flow run shows."""
         for record in records:
             role = record["name"].partition(".torchx.")[2].rpartition(".")[0]
             task = names.get(record["task_run_id"], "")
-            if role and role.removeprefix("head").removeprefix("work") != task.removeprefix("call-"):
+            if role and task and role.removeprefix("head").removeprefix("work") != task.removeprefix("call-"):
                 self.broken("wrong-task", f"{task} shows a line of {role}")
                 return
 
@@ -305,8 +333,13 @@ class PrefectTrial:
         for path in self._apps():
             LocalBackend().clean(self.root, path.name, ())
         LocalBackend().clean(self.root, "", ())
+        self._hang_up()
         self.proxy.close()
         self.api.close()
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
 
     # --- small things
 

@@ -89,7 +89,7 @@ def judged(scenario: Scenario, root: Path) -> list[Violation]:
     capabilities = backend.capabilities()
     trial = Trial(scenario, backend, root)
     promises = trial.promises
-    promises.exact = backend.exact
+    promises.exact, promises.restarts_at_once = backend.exact, backend.restarts_at_once
     promises.separate_streams = capabilities.separate_streams
     promises.exit_codes, promises.reports = capabilities.exit_codes, capabilities.reports
     try:

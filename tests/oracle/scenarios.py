@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Action", "Bounds", "RolePlan", "Scenario", "draw"]
+__all__ = ["Action", "Attempt", "Bounds", "RolePlan", "Scenario", "draw"]
 
 Step = list[Any]
 Attempt = list[Step]

@@ -307,3 +307,17 @@ def test_lines_that_were_lost_by_a_fault_and_told_so_are_excused() -> None:
     assert history.verdict() == set()
     _repeat_a_line(history)
     assert history.verdict() == {"repeated-line"}
+
+
+@pytest.mark.parametrize(("policy", "is_excused"), [("APPLICATION", True), ("REPLICA", False)])
+def test_a_failure_beside_a_peers_costs_no_try(policy: str, is_excused: bool) -> None:
+    """A replica that a peer's failure starts again anyway may fail itself a moment later."""
+    history = History()
+    history.truth = [
+        ran(0, 0, 3, started=0.0, last=1.0),
+        ran(1, 0, 3, started=0.0, last=2.0),
+        ran(1, 1, 3, started=3.0, last=4.0),
+        ran(1, 2, 3, started=5.0, last=6.0),
+    ]
+    history.promises.policies = {"w": policy}
+    assert ("too-many-attempts" not in history.verdict()) == is_excused

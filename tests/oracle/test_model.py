@@ -6,6 +6,7 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
+from reachable import ahead_of
 
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.machine import (
@@ -177,16 +178,13 @@ def test_every_order_of_events_keeps_the_promises(app: State) -> None:
 
 def _assert_all_can_end(known: dict[World, list[World]]) -> None:
     """Without losing the supervisor, and without anybody asking again, an end is always ahead."""
-    before: dict[World, list[World]] = {}
-    for world, nexts in known.items():
-        for following in nexts:
-            if not following.lost and following.asked == world.asked:
-                before.setdefault(following, []).append(world)
-    todo = [world for world in known if world.state.phase == machine.ENDED and not world.lost]
-    good = set(todo)
-    while todo:
-        for world in before.get(todo.pop(), []):
-            if world not in good:
-                good.add(world)
-                todo.append(world)
+    good = ahead_of(
+        [world for world in known if world.state.phase == machine.ENDED and not world.lost],
+        (
+            (world, following)
+            for world, nexts in known.items()
+            for following in nexts
+            if not following.lost and following.asked == world.asked
+        ),
+    )
     assert [world for world in known if world not in good and not world.lost] == []

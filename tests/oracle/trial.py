@@ -21,7 +21,7 @@ from actor import Document, documents, error_document, follow, read_chain
 from backends import Backend, DockerBackend
 from docker_proxy import DockerProxy, proxied
 from judge import Call, Evidence, Promises
-from scenarios import Scenario
+from scenarios import Attempt, Scenario
 from truth import Copy, living, read_truth
 
 from torchx_core import AppDef, AppStatus, Role, Runner
@@ -47,7 +47,7 @@ class Trial:
         self.truth_dir = root / "truth"
         self.truth_dir.mkdir(parents=True)
         shutil.copy(HERE / "witness.py", self.truth_dir)
-        (self.truth_dir / "script.json").write_text(json.dumps(scenario.script))
+        self.set_script(scenario.script)
         self.env = {**os.environ, **backend.environment(root)}
         self.app_id = f"{scenario.fault}-{scenario.seed}"
         self.handle = f"{backend.scheduler}://{SESSION}/{self.app_id}"
@@ -95,25 +95,54 @@ class Trial:
     def start_submit(self, **request: object) -> subprocess.Popen[str]:
         """Start a process that submits; returns when it is about to."""
         path = self._write_request(**request) if request else self.request
-        process = self._actor("submit", str(path))
+        process = self.actor("submit", str(path))
         assert process.stdout is not None
         process.stdout.readline()
         return process
 
-    def finish_submit(self, process: subprocess.Popen[str], *, may_fail: bool = False) -> bool:
-        """Wait for the answer; returns whether there is an app now."""
+    def finish_submit(
+        self, process: subprocess.Popen[str], *, may_fail: bool = False, excused: tuple[str, ...] = ()
+    ) -> bool:
+        """Wait for the answer; returns whether there is an app now.
+
+        Args:
+            process: What submits.
+            may_fail: Whether it may fail by an error of ours.
+            excused: Other errors by which it may fail then.
+        """
+        words = self.last_words(process, "submit")
+        if words is None:
+            return False
+        out, err = words
+        answer = json.loads(out or '{"error": "killed", "ours": true, "text": ""}')
+        if "handle" not in answer:
+            bad = not (answer["ours"] or answer["error"] in excused)
+            bad = bad or not (may_fail or process.returncode == -signal.SIGKILL)
+            self.note("submit", answer["error"], ours=not bad, detail=f"{answer['text']} {err[-500:]}")
+        return "handle" in answer
+
+    def actor(self, *words: str) -> subprocess.Popen[str]:
+        """Start a process that does what `actor` says; it ends with the trial."""
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / "actor.py"), *words],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.neighbours.append(process)
+        return process
+
+    def last_words(self, process: subprocess.Popen[str], what: str) -> tuple[str, str] | None:
+        """Wait for a process, and return its output and errors; None when it hangs."""
         try:
-            out, err = process.communicate(timeout=self.backend.limit_s)
+            return process.communicate(timeout=self.backend.limit_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-            self.note("submit", "hung", hung=True)
-            return False
-        answer = json.loads(out or '{"error": "killed", "ours": true, "text": ""}')
-        if "handle" not in answer:
-            bad = not answer["ours"] or not (may_fail or process.returncode == -signal.SIGKILL)
-            self.note("submit", answer["error"], ours=not bad, detail=f"{answer['text']} {err[-500:]}")
-        return "handle" in answer
+            self.note(what, "hung", hung=True)
+            return None
 
     def submit_another(self) -> None:
         """Submit another app under the same id, which must be refused."""
@@ -197,6 +226,14 @@ class Trial:
         self.promises.may_end |= {state}
         self.promises.words += words
 
+    def set_script(self, script: dict[str, list[Attempt]]) -> None:
+        """Have the witnesses of the app that is submitted next do this."""
+        (self.truth_dir / "script.json").write_text(json.dumps(script))
+
+    def at_end(self, act: Callable[[], object]) -> None:
+        """Do this when nothing of the trial runs any more."""
+        self._stack.callback(act)
+
     def use_backend_of_its_own(self) -> None:
         """Start the backend once more, for this trial alone, so that it can be broken."""
         self.backend = type(self.backend)()
@@ -251,7 +288,7 @@ class Trial:
             return
         limits = iter(self.scenario.kills)
         while not self._is_cleaning and not _has_ended(read_chain(path), self.tolerated):
-            process = self._actor("follow", str(self.request), self.handle, str(path))
+            process = self.actor("follow", str(self.request), self.handle, str(path))
             try:
                 self._last_words = process.communicate(timeout=next(limits, None))[1]
             except subprocess.TimeoutExpired:
@@ -342,18 +379,6 @@ class Trial:
             self.backend.clean(self.root, self.app_id, self.truth())
 
     # --- small things
-
-    def _actor(self, *words: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "actor.py"), *words],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.neighbours.append(process)
-        return process
 
     def _write_request(self, **changes: object) -> Path:
         request = {
