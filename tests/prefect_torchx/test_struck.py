@@ -69,7 +69,7 @@ def test_a_signal_amid_a_record_loses_no_line(prefect_api: str, tmp_path: Path, 
     command = [sys.executable, str(program), str(run.id), str(more), form]
     env = {**os.environ, "PREFECT_API_URL": prefect_api}
     struck = subprocess.run([*command, "strike"], env=env, capture_output=True, check=False, timeout=250)
-    # Prefect sends itself the signal again at the flow's end, unless its handler has struck asyncio's own code.
+    # Prefect sends itself the signal again at the end, unless its handler has struck asyncio's own code.
     ended_by = {-signal.SIGTERM, 1}
     assert struck.returncode in ended_by, struck.stderr.decode()
     assert struck.returncode < 0 or b"TerminationSignal" in struck.stderr, struck.stderr.decode()
