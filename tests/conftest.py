@@ -22,6 +22,7 @@ import psutil
 import pytest
 
 MARKER = "TORCHX_CORE_TEST"
+SHARED_HOME = "TORCHX_CORE_TESTS_HOME"
 END_TIMEOUT_S = 30.0
 HOME = pytest.StashKey[Path]()
 PREFECTS_THREAD = "EventsWorkerThread"
@@ -49,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for variable, folder in folders.items():
         folder.mkdir(parents=True, exist_ok=True)
         os.environ[variable] = str(folder)
+    os.environ.setdefault(SHARED_HOME, str(home / "shared"))  # the processes of pytest-xdist inherit it
     os.environ.pop("TORCHX_STATE_DIR", None)
     tempfile.tempdir = str(folders["TMPDIR"])
     config.stash[HOME] = home
@@ -87,6 +89,12 @@ def pytest_collection() -> Generator[None, object, object]:
 def private_home(pytestconfig: pytest.Config) -> Path:
     """The home that every test of this run, and every process it starts, believes to have."""
     return pytestconfig.stash[HOME]
+
+
+@pytest.fixture(scope="session")
+def shared_home() -> Path:
+    """A folder of the whole test run, for servers that all its processes use."""
+    return Path(os.environ[SHARED_HOME])
 
 
 @pytest.fixture(autouse=True)

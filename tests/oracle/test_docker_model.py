@@ -317,7 +317,7 @@ def judge_end(app: App, world: World) -> None:
             )
 
 
-@pytest.mark.parametrize("lookers", [1, 2])
+@pytest.mark.parametrize("lookers", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("app", APPS, ids=lambda app: "-".join([*app.roles, app.policy, str(app.retries)]))
 def test_every_order_keeps_the_promises(app: App, lookers: int) -> None:
     """No attempt too many begins, the outcome is what happened, and an end is always ahead."""

@@ -1,14 +1,16 @@
-"""A Prefect server for the whole session, and a state directory for the apps of each test."""
+"""A Prefect server for the whole test run, and a state directory for the apps of each test."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from prefect_server import SETTINGS, PrefectServer
+from prefect_server import SETTINGS, PrefectServer, talking_to
+from shared import shared
 
 from torchx_core import Runner, get_runner
 from torchx_core.specs import AppHandle, AppState
@@ -21,13 +23,19 @@ os.environ.update(SETTINGS)  # before a test module imports Prefect
 
 
 @pytest.fixture(scope="session")
-def prefect_api(private_home: Path) -> Iterator[str]:
-    """Return the address of a Prefect server with an empty database; this process uses it."""
-    server = PrefectServer(private_home / "engines" / "prefect")
+def prefect_api(shared_home: Path) -> Iterator[str]:
+    """Return the address of the one Prefect server of this test run; this process uses it."""
+    home = shared_home / "prefect"
+    with shared(home, _server(home)) as url, talking_to(url):
+        yield url
+
+
+@contextmanager
+def _server(home: Path) -> Iterator[str]:
+    server = PrefectServer(home)
     try:
         server.start()
-        with server.here():
-            yield server.url
+        yield server.url
     finally:
         server.stop()
 

@@ -188,9 +188,10 @@ def _clean(root: Path) -> None:
     while (pids := _processes_of(root)) and time.monotonic() < deadline:
         for pid in pids:
             _end(pid, signal.SIGKILL)
-    for mount in reversed(_mounts_below(root)):
-        subprocess.run(["umount", "--lazy", mount], check=False)
-    shutil.rmtree(root, ignore_errors=True)
+    while root.exists() and time.monotonic() < deadline:  # a mount point may be busy for a moment
+        for mount in reversed(_mounts_below(root)):
+            subprocess.run(["umount", "--lazy", mount], check=False)
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def _processes_of(root: Path) -> list[int]:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from daemons import ends, environ, free_port, start_daemon
@@ -15,7 +15,7 @@ from local_apps import processes
 
 from torchx_core.testing import wait_until
 
-__all__ = ["SETTINGS", "PrefectServer"]
+__all__ = ["SETTINGS", "PrefectServer", "talking_to"]
 
 START_S = 900.0
 """Ten seconds on an idle host."""
@@ -87,16 +87,9 @@ class PrefectServer:
         home = f"PREFECT_HOME={self._home}".encode()
         return [pid for pid in processes() if home in environ(pid).split(b"\0")]
 
-    @contextmanager
-    def here(self) -> Iterator[None]:
+    def here(self) -> AbstractContextManager[None]:
         """Let this process talk to the server."""
-        from prefect.logging.handlers import APILogWorker
-        from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-
-        # A flow with heartbeats ends a second late: it joins a thread that sleeps in whole seconds.
-        with temporary_settings({PREFECT_API_URL: self.url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-            yield
-            APILogWorker.drain_all(timeout=10)  # at exit it would find no server
+        return talking_to(self.url)
 
     def _start(self, name: str, *args: str, **env: str) -> int:
         pid = start_daemon([sys.executable, *args], {**self._env, **env}, self._log(name))
@@ -113,3 +106,15 @@ class PrefectServer:
             return httpx.get(f"{self.url}/health").is_success
         except httpx.TransportError:
             return False
+
+
+@contextmanager
+def talking_to(url: str) -> Iterator[None]:
+    """Let this process talk to the server at that address."""
+    from prefect.logging.handlers import APILogWorker
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    # A flow with heartbeats ends a second late: it joins a thread that sleeps in whole seconds.
+    with temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield
+        APILogWorker.drain_all(timeout=10)  # at exit it would find no server

@@ -109,10 +109,26 @@ class Replica:
         self.volume.remove()
 
 
-@pytest.fixture(scope="module", params=["busybox", "dash"])
-def image(request: pytest.FixtureRequest, engine: object) -> str:
-    """An image whose ``/bin/sh`` is this shell."""
-    if request.param == "busybox":
+Host: TypeAlias = tuple[str, bool]
+"""A shell, and whether the container's process 1 is the engine's init program."""
+HOSTS: tuple[Host, ...] = (("busybox", True), ("dash", False))
+MORE_HOSTS: tuple[Host, ...] = (("busybox", False), ("dash", True))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[*HOSTS, *(pytest.param(host, marks=pytest.mark.slow) for host in MORE_HOSTS)],
+    ids=lambda host: f"{host[0]}-{'init' if host[1] else 'no-init'}",
+)
+def host(request: pytest.FixtureRequest) -> Host:
+    """What the script finds in the container."""
+    return cast("Host", request.param)
+
+
+@pytest.fixture(scope="module")
+def image(host: Host, engine: object) -> str:
+    """An image whose ``/bin/sh`` is the shell."""
+    if host[0] == "busybox":
         return SHELL_IMAGE
     client = docker.DockerClient(base_url=engine.url)  # type: ignore[attr-defined]  # a DockerEngine
     _import_dash(client)
@@ -138,20 +154,14 @@ def _import_dash(client: docker.DockerClient) -> None:
     base.remove()
 
 
-@pytest.fixture(params=[True, False], ids=["init", "no-init"])
-def has_init(request: pytest.FixtureRequest) -> bool:
-    """Whether the container's process 1 is the engine's init program."""
-    return bool(request.param)
-
-
 @pytest.fixture
-def play(client: docker.DockerClient, image: str, *, has_init: bool) -> Iterator[Play]:
+def play(client: docker.DockerClient, image: str, host: Host) -> Iterator[Play]:
     """Make a replica that runs a script (or the words given), and remove it afterwards."""
     made: list[Replica] = []
 
     def make(program: str | list[str], **settings: object) -> Replica:
         argv = program if isinstance(program, list) else ["sh", "-c", program]
-        made.append(Replica(client, image, argv, has_init=has_init, **settings))  # type: ignore[arg-type]  # a test's own
+        made.append(Replica(client, image, argv, has_init=host[1], **settings))  # type: ignore[arg-type]  # a test's own
         return made[-1]
 
     yield make
