@@ -1,4 +1,4 @@
-"""A Prefect server for the whole test run, and a state directory for the apps of each test."""
+"""Prefect servers for the whole test run, and a state directory for the apps of each test."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ os.environ.update(SETTINGS)  # before a test module imports Prefect
 
 @pytest.fixture(scope="session")
 def prefect_api(shared_home: Path) -> Iterator[str]:
-    """Return the address of the one Prefect server of this test run; this process uses it."""
-    home = shared_home / "prefect"
+    """Return the address of a Prefect server for this process, which uses it, and for one other process.
+
+    With its SQLite a server is slow to answer many at once, and to start six takes two minutes of CPU time.
+    """
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    home = shared_home / f"prefect-{number // 2}"
     with shared(home, _server(home)) as url, talking_to(url):
         yield url
 

@@ -37,6 +37,7 @@ class TestLocalCwd(LocalContract):
     backend = "local_cwd"
 
 
+@pytest.mark.slow
 class TestLocalDir(LocalContract):
     """``local_dir``; its image is a directory."""
 
