@@ -8,6 +8,7 @@ ENGINE ?= airflow
 SCHEDULER ?= local_cwd
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 6
+SLOW_WORKERS ?= 3
 BENCH_ARGS ?=
 HOURS ?= 2
 SEED ?= 1
@@ -56,7 +57,7 @@ test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow o
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: .venv/dev.stamp .venv/demo-airflow.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
-	$(BIN)/pytest -m "(slow or torch) and not deployment" $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(SLOW_WORKERS) --dist loadfile -m "(slow or torch) and not deployment" $(PYTEST_ARGS)
 
 test-deployment: .venv/dev.stamp docker-engine browser ## run the tests of whole deployments, half an hour
 	$(BIN)/pytest -m deployment $(PYTEST_ARGS)

@@ -39,11 +39,10 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
 def test_the_app_ends_however_that_is_noticed(
     site: Site, kill: Kill, way: Way, form: Form, record_property: Callable[[str, object], None]
 ) -> None:
-    """And soon; where nobody is left to notice, it goes on, and the flow run's next process follows it."""
+    """Also without a lease; where nobody is left to notice, the flow run's next process follows it."""
     outcome = conduct(site, way, kill, [form])[form]
     record_property("stopped_after_s", outcome.after_s)
     assert outcome == expected(kill, form)
-    assert outcome.after_s is None or outcome.after_s <= kill.stopped_within_s
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -104,13 +103,11 @@ def test_a_submit_during_an_outage_is_settled_by_the_next(
 
 
 def test_an_app_is_cancelled_during_an_outage(runner: Runner, cluster: SlurmCluster) -> None:
-    """Within seconds: its nodes need no controller for it."""
+    """A cancel gets through: the nodes need no controller for it."""
     handle = runner.run(shell_app(TO_THE_END), "slurm", app_id="cancelled")
     reaches(runner, handle)
     with _outage(cluster):
-        before = time.monotonic()
         assert runner.cancel(handle, reason="enough") is CancelOutcome.REQUESTED
-        assert time.monotonic() - before < 30  # a minute when each command is waited for
         status = runner.wait(handle, timeout_s=120)
     assert status is not None
     assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
