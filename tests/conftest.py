@@ -23,7 +23,7 @@ import pytest
 
 MARKER = "TORCHX_CORE_TEST"
 SHARED_HOME = "TORCHX_CORE_TESTS_HOME"
-END_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 60.0
 HOME = pytest.StashKey[Path]()
 PREFECTS_THREAD = "EventsWorkerThread"
 """Lives on in a process that has run a flow, sends Prefect's events, and may connect anew at any time."""

@@ -147,7 +147,7 @@ def runner(airflow: AirflowServer) -> Iterator[Runner]:
         for app in apps:
             runner.cancel(app.app_handle, grace_s=0)
         for app in apps:
-            runner.wait(app.app_handle, timeout_s=60)
+            runner.wait(app.app_handle, timeout_s=240)
             runner.delete(app.app_handle)
 
 
@@ -214,29 +214,29 @@ def test_a_triggerer_follows_a_crowd_and_misses_no_kill(
     record_testsuite_property("seconds until all are deferred", monotonic() - begin)
     for number in range(DEFERRED):
         commands(number)
-    wait_until(lambda: _is_followed(airflow, run, DEFERRED), 120)
+    wait_until(lambda: _is_followed(airflow, run, DEFERRED), 240)
     for name, value in triggerer.per_app(DEFERRED).items():
         record_testsuite_property(name, value)
 
     commands(0)
     begin = monotonic()
-    wait_until(lambda: airflow.count(run, "success") == 2, 120)  # the task that made the apps is the other
+    wait_until(lambda: airflow.count(run, "success") == 2, 240)  # the task that made the apps is the other
     record_testsuite_property("seconds from an app's end to its task's", monotonic() - begin)
 
     begin = monotonic()
     airflow.fail_run(run)
-    wait_until(lambda: _states(runner) == {AppState.SUCCEEDED: 1, AppState.CANCELLED: DEFERRED - 1}, 120)
+    wait_until(lambda: _states(runner) == {AppState.SUCCEEDED: 1, AppState.CANCELLED: DEFERRED - 1}, 240)
     record_testsuite_property("seconds until all are cancelled", monotonic() - begin)
 
 
 def _warm_up(airflow: AirflowServer, runner: Runner, folder: Path, commands: Callable[[int], None]) -> None:
     """Have the triggerer load what it needs to follow an app and to cancel it."""
     run = airflow.trigger("crowd", folder=str(folder), size=1)
-    wait_until(lambda: airflow.count(run, "deferred") == 1, 120)
+    wait_until(lambda: airflow.count(run, "deferred") == 1, 240)
     commands(0)
-    wait_until(lambda: _is_followed(airflow, run, 1), 120)
+    wait_until(lambda: _is_followed(airflow, run, 1), 240)
     airflow.fail_run(run)
-    wait_until(lambda: _states(runner) == {AppState.CANCELLED: 1}, 120)
+    wait_until(lambda: _states(runner) == {AppState.CANCELLED: 1}, 240)
     for app in runner.list("local_cwd"):
         runner.delete(app.app_handle)
 

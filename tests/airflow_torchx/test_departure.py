@@ -115,7 +115,7 @@ def task(tmp_path: Path) -> Iterator[Task]:
         made = Task(runner)
         yield made
         runner.cancel(made.handle, grace_s=0)
-        runner.wait(made.handle, timeout_s=60)
+        runner.wait(made.handle, timeout_s=240)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_users_act_just_before_a_deferral_cancels(task: Task) -> None:
     task.state = "failed"
     with pytest.raises(AirflowException, match="the task instance is failed"):
         task.defer()
-    task.runner.wait(task.handle, timeout_s=60)
+    task.runner.wait(task.handle, timeout_s=240)
     assert task.status().state is AppState.CANCELLED
 
 

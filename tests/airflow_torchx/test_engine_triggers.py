@@ -55,11 +55,11 @@ def test_a_question_is_answered_though_nobody_waits_any_more() -> None:
     async def leave() -> None:
         pipe = Pipe()
         asking = asyncio.create_task(ask_airflow(pipe.ask, "who"))
-        await asyncio.wait_for(pipe.asked.wait(), 60)
+        await asyncio.wait_for(pipe.asked.wait(), 240)
         asking.cancel()
         await asyncio.wait([asking])
         pipe.answer.set()
-        await asyncio.wait_for(pipe.answered.wait(), 60)
+        await asyncio.wait_for(pipe.answered.wait(), 240)
 
     asyncio.run(leave())
 

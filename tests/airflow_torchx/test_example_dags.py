@@ -19,7 +19,7 @@ DAGS = Path(__file__).parents[2] / "dags"
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_training_pipeline_defers(dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step that takes long is followed without a worker, and the lines of both replicas come once."""
     monkeypatch.syspath_prepend(DAGS)

@@ -127,7 +127,7 @@ def test_a_submit_that_died_half_way_is_finished(bench: Bench, tmp_path: Path) -
         bench.run(replace(echo("a"), crash_before=Crash()))
     app_id = bench.memory.record.handle.rpartition("/")[2]
     with python(tmp_path / "state", DIES_WHILE_IT_SUBMITS, app_id) as dying:
-        assert dying.wait(60) == -signal.SIGKILL
+        assert dying.wait(240) == -signal.SIGKILL
 
     assert bench.run(echo("a"), number=2) is AppState.SUCCEEDED
     assert list(bench.apps()) == [bench.memory.record.handle]
@@ -285,7 +285,7 @@ def test_an_older_try_leaves_the_app_alone(bench: Bench) -> None:
         bench.hold(sleeper()).attach()
     old.cancel("by mistake")
 
-    wait_until(lambda: list(bench.apps().values()) == [AppState.RUNNING], 60)
+    wait_until(lambda: list(bench.apps().values()) == [AppState.RUNNING], 240)
 
 
 def test_a_try_can_cancel_before_it_follows(bench: Bench) -> None:
@@ -296,7 +296,7 @@ def test_a_try_can_cancel_before_it_follows(bench: Bench) -> None:
     with pytest.raises(Crash):
         hold.attach()
     hold.cancel("changed my mind")
-    status = bench.runner.wait(hold.handle, timeout_s=60)
+    status = bench.runner.wait(hold.handle, timeout_s=240)
     assert status is not None
     assert (status.state, status.msg) == (AppState.CANCELLED, "changed my mind")
 

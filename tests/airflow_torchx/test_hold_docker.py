@@ -29,7 +29,7 @@ from torchx_core.specs import AppDef, AppState, Role
 pytestmark = [
     pytest.mark.engine,  # the SDK's sockets stay open until they are collected
     pytest.mark.slow,  # it starts an engine
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
 ]
 
 HOUR_S = 3600.0

@@ -63,7 +63,7 @@ def _delete(bench: Bench) -> None:
     """End the recorded app, and forget it."""
     handle = bench.memory.record.handle
     bench.runner.cancel(handle, grace_s=0)
-    bench.runner.wait(handle, timeout_s=60)
+    bench.runner.wait(handle, timeout_s=240)
     bench.runner.delete(handle)
 
 
@@ -77,7 +77,7 @@ def _begin_again(bench: Bench, *, number: int = 2, generation: int = 3) -> Hold:
             return hold
         return None
 
-    return wait_until(attach, 60)
+    return wait_until(attach, 240)
 
 
 def test_a_try_on_another_host_leaves_the_app_alone(bench: Bench, another: Switch) -> None:

@@ -53,7 +53,7 @@ def _cancelled(bench: Bench, folder: Path) -> Hold:
     """Return the hold of a try that has cancelled its app, which takes its time to end."""
     hold = bench.hold(_stubborn(folder))
     hold.attach()
-    wait_until((folder / "up").exists, 60)
+    wait_until((folder / "up").exists, 240)
     hold.cancel("the first try timed out")
     return hold
 
@@ -86,7 +86,7 @@ def test_it_is_so_without_a_record_too(bench: Bench, tmp_path: Path) -> None:
         hold.attach()
         apps.append(hold.handle)
         if number == 1:
-            wait_until((tmp_path / "up").exists, 60)
+            wait_until((tmp_path / "up").exists, 240)
             hold.cancel("the first try timed out")
             (tmp_path / "end").touch()
     assert hold.follow().state is AppState.SUCCEEDED
@@ -108,7 +108,7 @@ def test_an_app_that_succeeded_all_the_same_is_not_run_again(bench: Bench, tmp_p
     hold.attach()
     sign_off(bench.runner, hold.handle, make_try(number=1))
     (tmp_path / "end").touch()
-    bench.runner.wait(hold.handle, timeout_s=60)
+    bench.runner.wait(hold.handle, timeout_s=240)
     assert bench.run(echo("again"), number=2) is AppState.SUCCEEDED
     assert len(bench.apps()) == 1
 
@@ -125,7 +125,7 @@ def test_a_half_done_submit_is_finished_with_its_own_deadline(bench: Bench, tmp_
     deadline = time.time() + HOUR_S
     app_id = _begin(bench, deadline=deadline)
     with python(tmp_path / "state", DIES, app_id, repr(deadline)) as dying:
-        assert dying.wait(60) == -signal.SIGKILL
+        assert dying.wait(240) == -signal.SIGKILL
 
     assert bench.run(echo("a"), number=2, deadline=deadline + HOUR_S) is AppState.SUCCEEDED
     assert list(bench.apps()) == [bench.memory.record.handle]

@@ -16,7 +16,7 @@ from torchx_core.specs import AppState
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.deployment,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]
 

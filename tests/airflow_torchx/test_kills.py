@@ -19,7 +19,7 @@ from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, AppState, Role
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.deployment, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.deployment, pytest.mark.timeout(900)]
 
 RESUMED = """
 dag("resumed-deferred", deferrable=True, on_success_callback=print)

@@ -106,7 +106,7 @@ def test_probing_does_not_take_a_begun_submit_for_a_done_one(
         hanging.kill()
     assert found is not None
     assert not found.submitted
-    runner.wait(found.handle, timeout_s=60)
+    runner.wait(found.handle, timeout_s=240)
 
 
 def test_probing_finds_an_earlier_generation(runner: Runner) -> None:

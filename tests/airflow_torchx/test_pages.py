@@ -14,7 +14,7 @@ from browser import Page, browse, missing
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.deployment,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(bool(missing()), reason=f"not installed: {missing()}"),
 ]
 

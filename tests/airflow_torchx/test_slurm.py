@@ -11,7 +11,7 @@ from slurm_cluster import SlurmCluster, running_cluster, why_no_cluster
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster()),
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]

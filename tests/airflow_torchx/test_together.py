@@ -21,7 +21,7 @@ class Oracle:
         """Answer with the number of the question."""
         self.asked.append(set(keys))
         self.is_asked.set()
-        assert await asyncio.to_thread(self.may_answer.wait, 60)
+        assert await asyncio.to_thread(self.may_answer.wait, 240)
         return dict.fromkeys(keys, len(self.asked))
 
 
@@ -32,7 +32,7 @@ def test_who_comes_while_a_question_is_under_way_shares_the_next_one() -> None:
     async def ask() -> list[int]:
         together = Together(oracle)
         first = asyncio.create_task(together.answer(0))
-        assert await asyncio.to_thread(oracle.is_asked.wait, 60)
+        assert await asyncio.to_thread(oracle.is_asked.wait, 240)
         others = [asyncio.create_task(together.answer(each)) for each in range(300)]
         await asyncio.sleep(0)
         oracle.may_answer.set()
@@ -49,7 +49,7 @@ def test_one_who_leaves_takes_the_answer_from_nobody() -> None:
     async def ask() -> int:
         together = Together(oracle)
         leaver, stayer = (asyncio.create_task(together.answer(each)) for each in (1, 2))
-        assert await asyncio.to_thread(oracle.is_asked.wait, 60)
+        assert await asyncio.to_thread(oracle.is_asked.wait, 240)
         leaver.cancel()
         oracle.may_answer.set()
         return await stayer

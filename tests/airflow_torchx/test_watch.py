@@ -32,7 +32,7 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
         yield runner
         for app in runner.list("local_cwd"):
             runner.cancel(app.app_handle, grace_s=0)
-            runner.wait(app.app_handle, timeout_s=60)
+            runner.wait(app.app_handle, timeout_s=240)
 
 
 class Seen:
@@ -255,7 +255,7 @@ def _bookmarks_of_four_lines(runner: Runner, fifo: Path, bookmarks: Pace) -> int
         with fifo.open("w", buffering=1) as lines:
             for count in range(1, 5):
                 lines.write("line\n")
-                await asyncio.to_thread(wait_until, lambda count=count: len(seen.lines) == count, 60)
+                await asyncio.to_thread(wait_until, lambda count=count: len(seen.lines) == count, 240)
         await watching
 
     asyncio.run(write())
@@ -289,7 +289,7 @@ def test_a_deadline_outlasts_a_scheduler_that_is_away(
     handle = _submit(runner, "exec sleep 600")
     assert runner.take_over(handle, "me")
     watch, _ = _make_watch(runner, handle, deadline=time.time(), timeout_reason="too late")
-    assert asyncio.run(asyncio.wait_for(watch.until_over(), 60)).timed_out
+    assert asyncio.run(asyncio.wait_for(watch.until_over(), 240)).timed_out
 
 
 def test_a_deadline_does_not_cancel_what_belongs_to_another(runner: Runner) -> None:

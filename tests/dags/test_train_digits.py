@@ -56,7 +56,7 @@ def test_an_engine_that_is_not_there_is_named() -> None:
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.engine
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_demo_trains_a_model(tmp_path: Path) -> None:
     """A real DAG run: both replicas' lines are in the task's log, and the last lines say what came of it."""
     demo = _run(str(DAGS / "demo.py"), str(tmp_path))
@@ -89,7 +89,7 @@ def test_a_scheduler_that_is_not_there_is_named() -> None:
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.engine
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(why_no_engine() is not None, reason=str(why_no_engine()))
 def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
     """The same DAG on a Docker engine: the replicas meet over the app's network, the model is left here."""
@@ -105,7 +105,7 @@ def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.engine
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster())
 def test_the_demo_trains_a_model_on_a_cluster(tmp_path: Path) -> None:
     """The same DAG on a Slurm cluster that is there for it alone: the replicas meet from two nodes."""

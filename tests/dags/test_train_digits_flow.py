@@ -58,7 +58,7 @@ def test_loading_the_flow_needs_no_training_libraries() -> None:
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_demo_trains_a_model(tmp_path: Path) -> None:
     """A real flow run on a server of its own, whose last lines are those of the Airflow demo."""
     demo = _demo(tmp_path)
@@ -80,7 +80,7 @@ def test_the_demo_trains_a_model(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.torch
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
     """Neither the app nor Prefect's server; the terminal sends the signal to every process of the demo."""
     demo = _demo(tmp_path)
@@ -90,7 +90,7 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
     assert demo.returncode != 0
     assert "the demo failed; logs are in" in text
     with get_runner(state_dir=str(tmp_path / "state")) as runner:
-        [status] = [runner.wait(app.app_handle, timeout_s=60) for app in _apps(tmp_path)]
+        [status] = [runner.wait(app.app_handle, timeout_s=240) for app in _apps(tmp_path)]
     assert status
     assert (status.state, status.msg) == (
         AppState.CANCELLED,

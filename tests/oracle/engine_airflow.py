@@ -106,7 +106,7 @@ def _worker(trial: TaskTrial, act: Callable[[int], None], *, ends_try: bool = Tr
     pid = trial.process()
     if pid and not trial.is_over():
         act(pid)
-        if ends_try and ends(pid, 60):
+        if ends_try and ends(pid, 240):
             trial.next_try()
             trial.pause(1.0)
 

@@ -151,7 +151,7 @@ def slow_consumer(trial: Trial) -> None:
 @disturbs(holds=False)
 def follower_stopped(trial: Trial) -> None:
     """SIGSTOP the follower for a while."""
-    wait_until(lambda: len(trial.neighbours) > 1 or trial.is_over(), 60)
+    wait_until(lambda: len(trial.neighbours) > 1 or trial.is_over(), 240)
     trial.pause(0.5)
     follower = trial.neighbours[-1]
     follower.send_signal(signal.SIGSTOP)

@@ -128,7 +128,7 @@ def _macro(text: str, _folder: Path) -> None:
 def _submit(text: str, _folder: Path) -> None:
     app = AppDef("a", [Role("r", text, entrypoint="fake", args=[f"print:{text}"], env={"A": text})])
     runner = fake_runner()
-    runner.wait(runner.run(app, "fake"), timeout_s=60)
+    runner.wait(runner.run(app, "fake"), timeout_s=240)
 
 
 def _queue(text: str, folder: Path) -> None:

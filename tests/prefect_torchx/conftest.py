@@ -76,7 +76,7 @@ def running(runner: Runner) -> Callable[[], AppHandle]:
     def handle() -> AppHandle:
         return wait_until(
             lambda: [app.app_handle for app in runner.list("local_cwd") if app.state is AppState.RUNNING],
-            timeout_s=60,
+            timeout_s=240,
         )[0]
 
     return handle

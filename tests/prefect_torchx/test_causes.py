@@ -45,7 +45,7 @@ def test_without_an_event_loop_there_is_nothing_to_notice() -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("prefect_api")
 def test_a_signal_without_a_word_is_a_cancel_however_slow_the_server_is_to_say_so(
     monkeypatch: pytest.MonkeyPatch,

@@ -14,7 +14,7 @@ from torchx_core.testing import FakeClock, wait_until
 
 FLOW_RUN = str(uuid4())
 RECORDS = "POST /api/logs/"
-WAIT_S = 60.0
+WAIT_S = 240.0
 
 
 @pytest.fixture

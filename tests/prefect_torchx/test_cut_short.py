@@ -63,7 +63,7 @@ def test_an_interruption_before_the_app_is_looked_for_cancels_it(
     with pytest.raises(KeyboardInterrupt):
         pipeline()
     [left] = runner.list("local_cwd")
-    status = runner.wait(left.app_handle, timeout_s=60)
+    status = runner.wait(left.app_handle, timeout_s=240)
     assert status is not None
     assert (len(tries), status.state) == (2, AppState.CANCELLED)
 
@@ -119,7 +119,7 @@ def start(
         yield start
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_run_that_is_cancelled_before_it_comes_to_its_app_ends_what_it_had_before(
     start: Callable[..., subprocess.Popen[bytes]],
     runner: Runner,
@@ -146,7 +146,7 @@ def test_a_run_that_is_cancelled_before_it_comes_to_its_app_ends_what_it_had_bef
     assert [line for line in run.lines() if "goodbye" in line] == ["[r/0] goodbye"]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_run_that_is_cancelled_while_nobody_follows_its_app_ends_that(
     start: Callable[..., subprocess.Popen[bytes]], runner: Runner, tmp_path: Path
 ) -> None:

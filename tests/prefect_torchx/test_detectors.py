@@ -19,7 +19,7 @@ from prefect_kills import (
 from prefect_outcomes import conduct, expected
 from prefect_site import Site, Way
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from prefect_runs import FlowRun
 
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PROGRAM = """
 import asyncio, sys
@@ -95,7 +95,7 @@ def _saying_goodbye(
 
 
 def _wait_for(word: Path, process: subprocess.Popen[bytes]) -> None:
-    wait_until(lambda: word.exists() or process.poll() is not None, 120)
+    wait_until(lambda: word.exists() or process.poll() is not None, 240)
     assert process.poll() is None, (word.parent / "log").read_text()
 
 
@@ -115,7 +115,7 @@ def test_a_signal_behind_the_cancel_cuts_no_goodbye_short(
     with _saying_goodbye(prefect_api, tmp_path, form) as (run, process):
         process.send_signal(signal.SIGTERM)
         (tmp_path / "go").touch()
-        process.wait(60)
+        process.wait(240)
         assert _goodbyes(run) == ALL
 
 

@@ -38,7 +38,7 @@ def _app(*steps: Step, **role: object) -> AppDef:
 def held(runner: Runner) -> TorchXJobRun:
     """Return a run whose app goes on until it is told to end."""
     run = TorchXJob(app=_app(Print("hello"), Hold())).trigger()
-    wait_until(lambda: runner.status(run.handle).state is AppState.RUNNING, 60)  # type: ignore[union-attr]
+    wait_until(lambda: runner.status(run.handle).state is AppState.RUNNING, 240)  # type: ignore[union-attr]
     return run
 
 
@@ -126,7 +126,7 @@ def test_a_run_goes_on_in_another_process(held: TorchXJobRun, tmp_path: Path) ->
 def test_cancel_ends_the_app(twin: bool, held: TorchXJobRun, runner: Runner) -> None:
     """With the reason given; a second cancel changes nothing."""
     asyncio.run(held.acancel("enough")) if twin else held.cancel("enough")
-    status = runner.wait(held.handle, timeout_s=60)
+    status = runner.wait(held.handle, timeout_s=240)
     assert status
     assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
     held.cancel("more than enough")
@@ -155,7 +155,7 @@ def test_the_block_ends_the_app_by_cause(
     else:
         with pytest.raises(interruption):
             _enter(held, asynchronous, interruption)
-    status = held.status() if end is AppState.RUNNING else runner.wait(held.handle, timeout_s=60)
+    status = held.status() if end is AppState.RUNNING else runner.wait(held.handle, timeout_s=240)
     assert status
     assert status.state is end
 
@@ -195,7 +195,7 @@ def test_an_onlooker_leaves_the_app_alone(
         _enter(onlooker, asynchronous=False, error=interruption)
     assert held.handle not in caplog.text
     onlooker.cancel("said so")
-    status = runner.wait(held.handle, timeout_s=60)
+    status = runner.wait(held.handle, timeout_s=240)
     assert status
     assert (status.state, status.msg) == (AppState.CANCELLED, "said so")
 
@@ -206,7 +206,7 @@ def test_who_was_overtaken_cancels_nothing(held: TorchXJobRun, runner: Runner) -
     assert runner.take_over(held.handle, "somebody else", force=True)
     copy.cancel("too late")
     runner.cancel(held.handle, reason="in time")  # of two reasons the first one stays
-    status = runner.wait(held.handle, timeout_s=60)
+    status = runner.wait(held.handle, timeout_s=240)
     assert status
     assert status.msg == "in time"
 

@@ -16,7 +16,7 @@ from torchx_core import Runner
 from torchx_core.specs import AppHandle
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PROGRAM = """
 import sys
@@ -65,9 +65,9 @@ def test_a_killed_run_goes_on_where_its_log_was_known_to_be(
     env = {**os.environ, "PREFECT_API_URL": prefect_api}
     log = (tmp_path / "log").open("wb")
     with log, subprocess.Popen(command, env=env, stdout=log, stderr=log) as first:
-        wait_until(lambda: _saved_cursor(run) or first.poll() is not None, 120)
+        wait_until(lambda: _saved_cursor(run) or first.poll() is not None, 240)
         assert first.poll() is None, (tmp_path / "log").read_text()
-        wait_until(lambda: any("line 200" in line for line in run.lines()), 120)
+        wait_until(lambda: any("line 200" in line for line in run.lines()), 240)
         first.send_signal(signal.SIGKILL)
     cursor = _saved_cursor(run)
 

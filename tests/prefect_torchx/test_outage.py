@@ -21,7 +21,7 @@ from torchx_core.schedulers import LogLines
 from torchx_core.specs import AppState, AppStatus
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 APP = app_of("true")
 HANDLE = "local_cwd://torchx/app"

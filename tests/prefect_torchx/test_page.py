@@ -140,7 +140,7 @@ def test_a_position_that_was_not_kept_is_told_again(monkeypatch: pytest.MonkeyPa
     page.write(_lines("one"))
     page.mark("0")
     page.flush()
-    wait_until(lambda: len(told) >= 3, timeout_s=60)
+    wait_until(lambda: len(told) >= 3, timeout_s=240)
     page.close(DONE)
     assert told == [Position(cursor="0", shown_bytes=4)] * 3
 
@@ -306,7 +306,7 @@ def test_automations_hear_of_every_state() -> None:
     failed = _status(AppState.FAILED, _replica(0, AppState.FAILED, exit_code=3), msg="bad hunter2")
     end = StateChanged(state=AppState.FAILED, time=8.0, status=failed, msg="bad hunter2")
     run = in_a_flow(lambda: _show(REPORTS[0], end, status=failed))
-    events = wait_until(lambda: _events(run, 3), timeout_s=60)
+    events = wait_until(lambda: _events(run, 3), timeout_s=240)
     assert [event["event"] for event in events] == [
         "torchx.app.submitted",
         "torchx.app.running",

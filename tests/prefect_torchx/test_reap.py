@@ -46,7 +46,7 @@ def _left_behind(
         patch.setattr("prefect_torchx.hold.Hold.follow", fail)
         with pytest.raises(OnTheWayError):
             pipeline()
-    return wait_until(lambda: _running(runner), timeout_s=60)[0], runs[0]
+    return wait_until(lambda: _running(runner), timeout_s=240)[0], runs[0]
 
 
 def _running(runner: Runner) -> list[AppHandle]:
@@ -59,7 +59,7 @@ def _read(flow_run_id: UUID) -> FlowRun:
 
 
 def _end(runner: Runner, handle: AppHandle) -> tuple[AppState, str]:
-    status = runner.wait(handle, timeout_s=60)
+    status = runner.wait(handle, timeout_s=240)
     assert status
     return status.state, status.msg
 
@@ -225,7 +225,7 @@ def test_an_app_whose_flow_run_goes_on_is_left_alone(
     app = app_of("sleep", "600")
     app.metadata["prefect.flow_run_id"] = str(flow_run.id)
     runner.run(app, "local_cwd")
-    wait_until(lambda: runner.list("local_cwd")[0].state is AppState.RUNNING, 60)
+    wait_until(lambda: runner.list("local_cwd")[0].state is AppState.RUNNING, 240)
     assert main(["reap"]) == 0
     assert capsys.readouterr().out.endswith("is Pending: left alone\n")
 

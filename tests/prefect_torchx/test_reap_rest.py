@@ -24,7 +24,7 @@ from torchx_core import Runner
 from torchx_core.specs import AppHandle, AppState
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 PROGRAM = """
 import sys
@@ -78,7 +78,7 @@ def orphan(prefect_api: str, runner: Runner, tmp_path: Path) -> tuple[FlowRun, A
         assert process.poll() is None, errors.read_text()
         process.send_signal(signal.SIGKILL)
     more.touch()
-    wait_until((tmp_path / "more.done").exists, 120)
+    wait_until((tmp_path / "more.done").exists, 240)
     [app] = runner.list("local_cwd")
     return run, app.app_handle
 
@@ -134,7 +134,7 @@ def test_an_app_that_has_ended_by_itself_is_shown_to_its_end(
     """Nothing is left to cancel then, but the log lacks the lines all the same."""
     run, handle = orphan
     runner.cancel(handle)
-    runner.wait(handle, timeout_s=60)
+    runner.wait(handle, timeout_s=240)
     _end(run, Crashed())
     _reap(run, Crashed())
     assert _shown(run) == Counter(WRITTEN)
@@ -151,10 +151,10 @@ def test_what_may_hold_unknown_secrets_is_not_shown(runner: Runner) -> None:
     ServerShelf(str(run.id), "", has_hidden=True).open(handle, fresh=True)
     _end(run, Crashed())
     _reap(run, Crashed())
-    status = runner.wait(handle, timeout_s=60)
+    status = runner.wait(handle, timeout_s=240)
     assert status is not None
     assert status.state is AppState.CANCELLED
-    lines = ask_until(lambda: [line for line in run.lines() if "not showing" in line], 60)
+    lines = ask_until(lambda: [line for line in run.lines() if "not showing" in line], 240)
     why = f"not showing the rest of {handle}, some of whose secrets are unknown here"
     assert lines == [f"{why}; `torchx-core log {handle}` shows the whole log"]
     assert not any("sesame" in line for line in run.lines())

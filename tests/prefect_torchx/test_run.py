@@ -99,7 +99,7 @@ def test_a_flow_gets_the_result_and_the_lines_of_every_replica() -> None:
         return run_app(_app(Print("hello"), ReportResult({"accuracy": 0.9}), num_replicas=2))
 
     assert pipeline() == {"accuracy": 0.9}
-    text = wait_until(lambda: (t := "\n".join(_shown(seen[0]))).find("app is SUCCEEDED") >= 0 and t, 60)
+    text = wait_until(lambda: (t := "\n".join(_shown(seen[0]))).find("app is SUCCEEDED") >= 0 and t, 240)
     assert {"[r/0] hello", "[r/1] hello"} <= set(text.splitlines())
 
 
@@ -225,7 +225,7 @@ def test_the_cause_decides_whether_the_app_ends(
 
     with pytest.raises(exception):
         pipeline()
-    status = runner.wait(handles[0], timeout_s=60) if end else runner.status(handles[0])
+    status = runner.wait(handles[0], timeout_s=240) if end else runner.status(handles[0])
     assert status
     assert (status.state, status.msg) == ((AppState.CANCELLED, end) if end else (AppState.RUNNING, ""))
 

@@ -170,7 +170,7 @@ def test_the_cause_decides_whether_the_app_ends(
         if requested:
             with get_client({"timeout": 30}, sync_client=True) as client:
                 client.set_flow_run_state(flow_run_id, Cancelling(), force=True)
-        wait_until(lambda: how == "beside callbacks" or _main_thread_waits(), 60)
+        wait_until(lambda: how == "beside callbacks" or _main_thread_waits(), 240)
         signal.pthread_kill(threading.main_thread().ident or 0, signum)
 
     async def work() -> Any:
@@ -184,7 +184,7 @@ def test_the_cause_decides_whether_the_app_ends(
 
     with pytest.raises(BaseException):  # noqa: B017, PT011  (Prefect's business; which one differs by form)
         _flow_of(how, work)()
-    status = runner.wait(handles[0], timeout_s=60) if end else runner.status(handles[0])
+    status = runner.wait(handles[0], timeout_s=240) if end else runner.status(handles[0])
     assert status
     expected = (AppState.CANCELLED, f"cancelled because {end}") if end else (AppState.RUNNING, "")
     assert (status.state, status.msg) == expected
@@ -214,7 +214,7 @@ def test_what_cancels_the_task_cancels_the_app(runner: Runner, running: Running)
     with pytest.raises(TimeoutError):
         asyncio.run(pipeline())
     [app] = runner.list("local_cwd")
-    status = runner.wait(app.app_handle, timeout_s=60)
+    status = runner.wait(app.app_handle, timeout_s=240)
     assert status
     assert status.state is AppState.CANCELLED
 
@@ -227,7 +227,7 @@ def test_no_thread_is_left_waiting_while_an_app_is_awaited(running: Running) -> 
     async def work() -> None:
         awaiting = asyncio.create_task(arun_app(_app(Hold())))
         await asyncio.to_thread(running)
-        wait_until(lambda: not _calls(), 60)
+        wait_until(lambda: not _calls(), 240)
         waiting.extend(_calls())
         awaiting.cancel()
         await asyncio.wait([awaiting])

@@ -103,7 +103,7 @@ def test_many_apps_share_a_client(clients: list[SyncPrefectClient], monkeypatch:
         monkeypatch.setattr(httpx.Client, "send", count)
         with watches.use(str(_flow_run_id())), ThreadPoolExecutor(10) as pool:
             shown = [pool.submit(copy_context().run, show, number) for number in range(10)]
-            wait_until(lambda: all(each.done() for each in shown), 120)
+            wait_until(lambda: all(each.done() for each in shown), 240)
             monkeypatch.setattr(httpx.Client, "send", send)
 
     def show(number: int) -> None:
@@ -162,11 +162,11 @@ def test_a_watch_has_one_client_and_closes_it(
     @flow
     def pipeline() -> None:
         with watches.use(str(_flow_run_id())):
-            wait_until(lambda: len(looks) >= 5, 60)
+            wait_until(lambda: len(looks) >= 5, 240)
 
     pipeline()
     assert all(looks)
-    wait_until(lambda: [_is_closed(client) for client in clients] == [True], 60)
+    wait_until(lambda: [_is_closed(client) for client in clients] == [True], 240)
 
 
 def test_a_courier_has_one_client_for_what_it_saves(
@@ -193,12 +193,12 @@ def test_a_courier_has_one_client_for_what_it_saves(
             page.write(LogLines("r", 0, 0, "stdout", (str(number),), 1000.0))
             page.mark(str(number))
             page.flush()
-            wait_until(lambda number=number: saved and saved[-1].cursor == str(number), 60)  # type: ignore[misc]
+            wait_until(lambda number=number: saved and saved[-1].cursor == str(number), 240)  # type: ignore[misc]
         page.close(None)
 
     in_a_flow(work)
     assert len(saved) == 3
-    wait_until(lambda: [_is_closed(client) for client in clients] == [True], 60)
+    wait_until(lambda: [_is_closed(client) for client in clients] == [True], 240)
 
 
 def _flow_run_id() -> UUID:

@@ -20,7 +20,7 @@ from torchx_core.testing import wait_until
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster()),
     pytest.mark.usefixtures("prefect_api", "runner", "cluster"),
 ]
@@ -61,7 +61,7 @@ def test_a_flow_of_apps_on_two_nodes(cluster: SlurmCluster) -> None:
 
     run_id, *results = pipeline()
     assert results == [42, 42]
-    text = wait_until(lambda: (t := _log(run_id)).count("app is SUCCEEDED") == 2 and t, 60)
+    text = wait_until(lambda: (t := _log(run_id)).count("app is SUCCEEDED") == 2 and t, 240)
     lines = re.findall(r"^\[r/(\d)\] on (\w+)$", text, re.MULTILINE)
     assert sorted(replica for replica, _ in lines) == ["0", "0", "1", "1"]
     assert {node for _, node in lines} == set(cluster.nodes)

@@ -135,7 +135,7 @@ def test_a_subflow_is_cancelled_with_its_parent() -> None:
             before = watch.is_cancelled
             with get_client(sync_client=True) as client:
                 client.set_flow_run_state(parent, Cancelling(), force=True)
-            wait_until(lambda: watch.is_cancelled, timeout_s=60)
+            wait_until(lambda: watch.is_cancelled, timeout_s=240)
             return before
 
     @flow
@@ -155,7 +155,7 @@ def test_the_hook_finds_an_app_of_a_subflow(
     parent, own = _fail_in_a_subflow(monkeypatch)
     [app] = runner.list("local_cwd")
     reap_apps(flow=some_flow, flow_run=parent if whose == "the parent's" else own, state=Crashed())
-    status = runner.wait(app.app_handle, timeout_s=60)
+    status = runner.wait(app.app_handle, timeout_s=240)
     assert status
     assert status.state is AppState.CANCELLED
 

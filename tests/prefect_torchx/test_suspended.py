@@ -19,7 +19,7 @@ from prefect_jobs import WAIT_S, Form, Job
 
 from torchx_core.specs import AppState
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PROGRAM = Path(prefect_flows.__file__)
 RESCHEDULE = {"PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule"}

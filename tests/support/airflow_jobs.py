@@ -18,7 +18,7 @@ from torchx_core.testing import wait_until
 __all__ = ["CODE", "Job", "StartJob", "starting_jobs"]
 
 LINES = 4
-WAIT_S = 120.0
+WAIT_S = 240.0
 
 CODE = '''
 # Writes line i as soon as the test has made the file i.

@@ -168,7 +168,7 @@ def _restart_the_api_server_under_a_worker(job: Job) -> None:
     _restart_the_api_server(job)
     number = job.airflow.wait_for_heartbeat(job.task)
     job.wait_for_owner(f"airflow-try-{number}-")
-    assert number == 1 or ends(process, 60)
+    assert number == 1 or ends(process, 240)
 
 
 def _kill_the_scheduler(job: Job) -> None:
@@ -179,7 +179,7 @@ def _kill_the_scheduler(job: Job) -> None:
 def _kill_the_scheduler_under_a_worker(job: Job) -> None:
     process = job.process()
     _kill_the_scheduler(job)
-    assert ends(process, 90)
+    assert ends(process, 240)
     job.airflow.wait_for(job.task, "running", try_number=2)
 
 
@@ -209,7 +209,7 @@ def _freeze_the_triggerer(job: Job) -> None:
     job.write()
     job.wait_for_lines(0, 1)
     job.airflow.signal("triggerer", signal.SIGCONT)
-    wait_until(lambda: "not cancelling" in job.airflow.log(job.task), 120)
+    wait_until(lambda: "not cancelling" in job.airflow.log(job.task), 240)
 
 
 def _hang_the_worker(job: Job) -> None:

@@ -57,7 +57,7 @@ def submitted(
 def ended(app_handle: str) -> AppStatus:
     """Wait until the app has ended and return its status."""
     with get_runner() as runner:
-        status = runner.wait(app_handle, timeout_s=60)
+        status = runner.wait(app_handle, timeout_s=240)
     assert status is not None
     return status
 

@@ -138,7 +138,7 @@ class Terminal:
 
     def exit_code(self) -> int:
         """Wait for the program's end, and take in what it wrote last."""
-        wait_until(self._ended, 90)
+        wait_until(self._ended, 240)
         self._pump()
         return self.process.wait()
 

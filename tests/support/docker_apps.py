@@ -25,7 +25,7 @@ from torchx_core.testing.steps import Step
 __all__ = ["SESSION", "app", "connected", "end", "logs", "make_runner", "new_runner", "role", "states"]
 
 SESSION = "tests"
-_PATIENCE_S = 90.0
+_PATIENCE_S = 240.0
 
 
 def make_runner(url: str, session: str = SESSION) -> Runner:

@@ -68,13 +68,13 @@ def supervisor_of(state_dir: Path, app_id: str) -> tuple[int, int]:
         found = [pid for pid in processes() if app_dir in cmdline(pid)]
         return [(p, c) for p in found for c in found if parent_of(c) == p]
 
-    return wait_until(both, 60)[0]
+    return wait_until(both, 240)[0]
 
 
 def wait_until_unserved(state_dir: Path, app_id: str) -> None:
     """Wait until supervisor and guardian of an ended app have let go of its lock."""
     record = AppRecord(str(state_dir / "local_cwd" / "s" / app_id), {})
-    wait_until(lambda: not is_served(record), 60)
+    wait_until(lambda: not is_served(record), 240)
 
 
 def processes() -> list[int]:

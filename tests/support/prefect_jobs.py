@@ -17,7 +17,7 @@ from torchx_core.testing import wait_until
 
 __all__ = ["FORMS", "WAIT_S", "Form", "Job"]
 
-WAIT_S = 180.0
+WAIT_S = 240.0
 
 Form: TypeAlias = Literal[
     "direct",

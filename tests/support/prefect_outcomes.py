@@ -15,7 +15,7 @@ from torchx_core.testing import wait_until
 
 __all__ = ["Outcome", "conduct", "expected"]
 
-END_S = 90.0
+END_S = 240.0
 LINES = 4
 
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 PAGE = 200
 """The most records that the server gives at once."""
-WAIT_S = 120.0
+WAIT_S = 240.0
 ASK_EVERY_S = 0.3
 
 

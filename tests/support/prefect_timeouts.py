@@ -23,7 +23,7 @@ def timed_out(run: Callable[[int], T], runner: Runner) -> tuple[T, AppStatus]:
         apps = runner.list("local_cwd")
         if apps:
             [app] = apps
-            status = runner.wait(app.app_handle, timeout_s=60)
+            status = runner.wait(app.app_handle, timeout_s=240)
             assert status, "the app was not cancelled"
             return outcome, status
     raise AssertionError(f"no app within {LIMITS_S[-1]} s")

@@ -21,7 +21,7 @@ from torchx_core.testing import wait_until
 
 __all__ = ["at_work", "handle_of", "running_app", "set_state", "until"]
 
-WAIT_S = 120.0
+WAIT_S = 240.0
 T = TypeVar("T")
 
 

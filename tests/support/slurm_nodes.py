@@ -21,7 +21,7 @@ from torchx_core.specs import AppDef, CfgVal, Role
 
 __all__ = ["PATIENCE_S", "Nodes", "below", "run_ends"]
 
-PATIENCE_S = 60
+PATIENCE_S = 240.0
 
 
 class Nodes:

@@ -139,7 +139,7 @@ def task_bench(folder: Path) -> Iterator[Bench]:
         yield Bench(runner)
         for handle in (app.app_handle for app in runner.list("local_cwd")):
             runner.cancel(handle, grace_s=0)
-            runner.wait(handle, timeout_s=60)
+            runner.wait(handle, timeout_s=240)
 
 
 def echo(*words: str) -> Request:

@@ -89,7 +89,7 @@ def test_long_reports_of_several_processes_do_not_mix(report_file: Path) -> None
         lines.extend(pipe.read())
         return len(lines) == writers * each
 
-    wait_until(all_read, timeout_s=60)
+    wait_until(all_read, timeout_s=240)
     pipe.pipe.close()
     for process in processes:
         assert process.wait() == 0

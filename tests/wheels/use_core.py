@@ -14,7 +14,7 @@ app = torchx_core.AppDef(
 )
 with torchx_core.get_runner() as runner:
     handle = runner.run(app, "local_cwd")
-    status = runner.wait(handle, timeout_s=60)
+    status = runner.wait(handle, timeout_s=240)
     assert status is not None
     assert status.state is torchx_core.AppState.SUCCEEDED, status
     for replica in range(2):

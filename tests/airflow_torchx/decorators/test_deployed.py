@@ -8,7 +8,7 @@ from airflow_server import AirflowServer
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.deployment,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]
 
@@ -61,7 +61,7 @@ with DAG("failing", schedule=None, is_paused_upon_creation=False):
 def test_mapped_functions_are_deferred_and_return_what_they_return(airflow: AirflowServer) -> None:
     """Each map index has a value of its own, and its keys are XComs."""
     task = airflow.trigger("mapped")
-    airflow.wait_for_run(task, "success", 120)
+    airflow.wait_for_run(task, "success", 240)
     assert [airflow.xcom(task, "return_value", i) for i in (0, 1)] == [{"power": 4}, {"power": 9}]
     assert [airflow.xcom(task, "power", i) for i in (0, 1)] == [4, 9]
 
@@ -69,7 +69,7 @@ def test_mapped_functions_are_deferred_and_return_what_they_return(airflow: Airf
 def test_a_task_is_mapped_over_a_deferred_result(airflow: AirflowServer) -> None:
     """For Airflow to know its length a worker has to hand it on, not the triggerer."""
     task = airflow.trigger("expanded")
-    airflow.wait_for_run(task, "success", 120)
+    airflow.wait_for_run(task, "success", 240)
     assert [airflow.xcom(task, "return_value", i) for i in range(3)] == [4, 6, 10]
 
 

@@ -29,7 +29,7 @@ def _only_end() -> AppStatus:
     """Return how the only app ended."""
     with get_runner() as runner:
         (app,) = runner.list("local_cwd")
-        status = runner.wait(app.app_handle, timeout_s=60)
+        status = runner.wait(app.app_handle, timeout_s=240)
     assert status is not None
     return status
 

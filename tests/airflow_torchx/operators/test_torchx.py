@@ -204,7 +204,7 @@ def test_execution_timeout_cancels_the_app(dags: Dags) -> None:
     assert outcome.state == "failed"
     assert "AirflowTaskTimeout" in outcome.log
     with get_runner() as runner:
-        status = runner.wait(str(outcome.xcoms["t", "handle"]), timeout_s=60)
+        status = runner.wait(str(outcome.xcoms["t", "handle"]), timeout_s=240)
     assert status is not None
     assert status.state is AppState.CANCELLED
     assert "execution_timeout of 0:00:10 passed" in status.msg
@@ -266,5 +266,5 @@ def test_a_task_that_has_ended_meanwhile_does_not_defer(dags: Dags, monkeypatch:
     assert outcome.state == "failed"
     with get_runner() as runner:
         (handle,) = _apps()
-        runner.wait(handle, timeout_s=60)
+        runner.wait(handle, timeout_s=240)
     assert _apps() == {handle: AppState.CANCELLED}

@@ -32,7 +32,7 @@ def _run(dags: Dags, script: str, sensor: str) -> tuple[str, str, object]:
             TorchXSensor(task_id="t", handle="{handle}", {sensor})
         """)
         runner.cancel(handle, grace_s=0)
-        runner.wait(handle, timeout_s=60)
+        runner.wait(handle, timeout_s=240)
     return outcome.state, outcome.log, outcome.xcoms.get(("t", "return_value"))
 
 
@@ -43,10 +43,10 @@ def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     app = AppDef("a", [Role("r", image="", entrypoint="sleep", args=["600"])])
     with get_runner() as runner:
         handle = runner.run(app, "local_cwd", {"lease_s": LEASE_S})
-        wait_until(lambda: _state(handle) is AppState.RUNNING, 60)
+        wait_until(lambda: _state(handle) is AppState.RUNNING, 240)
         yield handle
         runner.cancel(handle, grace_s=0)
-        runner.wait(handle, timeout_s=60)
+        runner.wait(handle, timeout_s=240)
 
 
 def _state(handle: str) -> AppState | None:
@@ -98,7 +98,7 @@ def test_it_leaves_the_app_alone_when_it_gives_up(dags: Dags) -> None:
         """)
         status = runner.status(handle)
         runner.cancel(handle, grace_s=0)
-        runner.wait(handle, timeout_s=60)
+        runner.wait(handle, timeout_s=240)
     assert outcome.state == "failed"
     assert "AirflowSensorTimeout" in outcome.log
     assert status is not None
@@ -116,7 +116,7 @@ def test_it_keeps_execution_timeout_while_deferred(dags: Dags) -> None:
         """)
         status = runner.status(handle)
         runner.cancel(handle, grace_s=0)
-        runner.wait(handle, timeout_s=60)
+        runner.wait(handle, timeout_s=240)
     assert outcome.state == "failed"
     assert "has not ended in the execution_timeout of 0:00:01; it goes on" in outcome.log
     assert status is not None
@@ -142,7 +142,7 @@ def test_a_look_now_and_then_renews_the_lease(sleeper: str) -> None:
     """In `mode="reschedule"` no process of the sensor lives between two."""
     sensor = TorchXSensor(task_id="t", handle=sleeper, mode="reschedule")
     over_at = time.monotonic() + 2 * LEASE_S
-    wait_until(lambda: not sensor.poke(Context()).is_done and time.monotonic() > over_at, 60)
+    wait_until(lambda: not sensor.poke(Context()).is_done and time.monotonic() > over_at, 240)
     assert _state(sleeper) is AppState.RUNNING
 
 

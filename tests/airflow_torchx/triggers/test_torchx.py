@@ -102,7 +102,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
         yield runner
         for app in runner.list("local_cwd"):
             runner.cancel(app.app_handle, grace_s=0)
-            runner.wait(app.app_handle, timeout_s=60)
+            runner.wait(app.app_handle, timeout_s=240)
 
 
 def _submit(runner: Runner, script: str) -> str:
@@ -161,7 +161,7 @@ def test_a_users_act_cancels(runner: Runner, airflow: Airflow, state: str | None
     handle = _submit(runner, "exec sleep 600")
     airflow.state = state
     asyncio.run(_trigger(handle).on_kill())
-    runner.wait(handle, timeout_s=60)
+    runner.wait(handle, timeout_s=240)
     assert (_status(runner, handle).state, _status(runner, handle).msg) == (AppState.CANCELLED, reason)
 
 
@@ -174,7 +174,7 @@ def test_a_kill_that_is_cut_short_cancels_all_the_same(runner: Runner) -> None:
         on_kill = asyncio.create_task(_trigger(handle).on_kill())
         await asyncio.sleep(0)
         on_kill.cancel()
-        await asyncio.to_thread(runner.wait, handle, timeout_s=60)
+        await asyncio.to_thread(runner.wait, handle, timeout_s=240)
         assert on_kill.cancelled()
 
     asyncio.run(kill())
@@ -193,7 +193,7 @@ def test_only_a_users_act_on_a_running_trigger_cancels(
 
     async def cut() -> None:
         run = asyncio.create_task(_fire(_trigger(handle)))
-        await asyncio.to_thread(wait_until, lambda: _status(runner, handle).state is AppState.RUNNING, 60)
+        await asyncio.to_thread(wait_until, lambda: _status(runner, handle).state is AppState.RUNNING, 240)
         run.cancel(message)
         with pytest.raises(asyncio.CancelledError):
             await run
@@ -201,7 +201,7 @@ def test_only_a_users_act_on_a_running_trigger_cancels(
 
     asyncio.run(cut())
     if message:
-        runner.wait(handle, timeout_s=60)
+        runner.wait(handle, timeout_s=240)
     assert _status(runner, handle).state is state
 
 
@@ -226,7 +226,7 @@ def test_a_kill_at_the_moment_of_a_tick_is_a_kill(runner: Runner, monkeypatch: p
 
     asyncio.run(kill())
     for handle in handles:
-        runner.wait(handle, timeout_s=60)
+        runner.wait(handle, timeout_s=240)
     assert {_status(runner, handle).state for handle in handles} == {AppState.CANCELLED}
 
 
@@ -235,7 +235,7 @@ def test_a_deleted_run_cancels(runner: Runner, airflow: Airflow) -> None:
     handle = _submit(runner, "exec sleep 600")
     airflow.knows_the_run = False
     asyncio.run(_trigger(handle).on_kill())
-    runner.wait(handle, timeout_s=60)
+    runner.wait(handle, timeout_s=240)
     assert _status(runner, handle).msg.endswith("the task instance is deleted")
 
 
@@ -263,13 +263,13 @@ def test_a_kill_outlasts_an_airflow_that_is_away(runner: Runner, airflow: Airflo
 
     async def kill() -> None:
         on_kill = asyncio.create_task(_trigger(handle).on_kill())
-        await asyncio.to_thread(wait_until, lambda: airflow.asked_for_states, 60)
+        await asyncio.to_thread(wait_until, lambda: airflow.asked_for_states, 240)
         assert not _status(runner, handle).is_terminal()
         airflow.is_down = False
         await on_kill
 
     asyncio.run(kill())
-    runner.wait(handle, timeout_s=60)
+    runner.wait(handle, timeout_s=240)
     assert _status(runner, handle).state is AppState.CANCELLED
 
 
@@ -282,7 +282,7 @@ def test_kills_by_the_hundred_ask_airflow_a_few_times(runner: Runner, airflow: A
 
     asyncio.run(kill())
     for handle in handles:
-        runner.wait(handle, timeout_s=60)
+        runner.wait(handle, timeout_s=240)
     assert {_status(runner, handle).state for handle in handles} == {AppState.CANCELLED}
     assert airflow.asked_for_states == 1
 
@@ -307,7 +307,7 @@ def _goes_on_after_kill(runner: Runner, trigger: TorchXTrigger) -> bool:
     asyncio.run(trigger.on_kill())
     handle = str(trigger.serialize()[1]["handle"])
     runner.cancel(handle, grace_s=0, reason="nobody else did")
-    runner.wait(handle, timeout_s=60)
+    runner.wait(handle, timeout_s=240)
     return _status(runner, handle).msg == "nobody else did"
 
 
@@ -321,7 +321,7 @@ def test_an_airflow_without_on_kill_will_do(
     handle = _submit(runner, "exec sleep 600")
     asyncio.run(_trigger(handle).cleanup())
     runner.cancel(handle, grace_s=0, reason="nobody else did")
-    runner.wait(handle, timeout_s=60)
+    runner.wait(handle, timeout_s=240)
     assert (_status(runner, handle).msg == "nobody else did") == kills_reach_triggers
 
 

@@ -12,7 +12,7 @@ from prefect_pool_flows import INNER_SESSION
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_the_app_goes_on_when_the_flows_process_is_killed(real_pool: Pool) -> None:

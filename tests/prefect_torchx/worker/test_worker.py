@@ -23,7 +23,7 @@ from torchx_core.specs import AppDef, AppState, Role
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.engine,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     # A worker that is stopped within a request leaves Prefect's connection to the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -13,7 +13,7 @@ from prefect_torchx.worker import TorchXWorker
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_a_flow_run_is_an_app(real_pool: Pool) -> None:

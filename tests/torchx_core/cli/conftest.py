@@ -27,7 +27,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         for app in runner.list("local_cwd"):
             if not is_terminal(app.state) and app.state is not AppState.UNKNOWN:  # a record torn on purpose
                 runner.cancel(app.app_handle, grace_s=0)
-                runner.wait(app.app_handle, timeout_s=60)
+                runner.wait(app.app_handle, timeout_s=240)
 
 
 @pytest.fixture

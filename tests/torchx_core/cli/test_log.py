@@ -80,7 +80,7 @@ def test_a_moment_may_be_a_time(cli: Cli) -> None:
 def test_the_log_of_a_running_app_ends_at_its_last_line(cli: Cli) -> None:
     """Unless it is followed."""
     handle = submitted(Print("so far"), Hold())
-    wait_until(lambda: cli("log", handle).out == "main/0 so far\n", 60)
+    wait_until(lambda: cli("log", handle).out == "main/0 so far\n", 240)
     assert state_of(handle) == "RUNNING"
 
 
@@ -135,7 +135,7 @@ def test_wait_returns_the_apps_exit_code(cli: Cli) -> None:
 def test_wait_gives_up_at_its_timeout(cli: Cli) -> None:
     """Which does nothing to the app."""
     handle = submitted(Hold())
-    wait_until(lambda: state_of(handle) == "RUNNING", 60)
+    wait_until(lambda: state_of(handle) == "RUNNING", 240)
     assert cli("wait", handle, "--timeout", "0.2").code == 124
     assert state_of(handle) == "RUNNING"
 
@@ -143,9 +143,9 @@ def test_wait_gives_up_at_its_timeout(cli: Cli) -> None:
 def test_an_interrupt_of_wait_leaves_what_somebody_else_started() -> None:
     """Where nobody can be asked."""
     handle = submitted(Hold())
-    wait_until(lambda: state_of(handle) == "RUNNING", 60)
+    wait_until(lambda: state_of(handle) == "RUNNING", 240)
     with in_pipes("wait", handle) as process:
-        wait_until(lambda: _listens(process.pid), 60)
+        wait_until(lambda: _listens(process.pid), 240)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
     assert process.returncode == 130

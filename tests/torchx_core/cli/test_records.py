@@ -133,7 +133,7 @@ def test_delete_removes_a_corrupt_record(cli: Cli, work: Path) -> None:
     spec.write_text("torn")
     assert cli("status", handle).code == 5
     assert "UNKNOWN" in cli("list", "-s", "local_cwd").out
-    wait_until(lambda: cli("delete", handle).code == 0, 60)  # its supervisor may still be there for a moment
+    wait_until(lambda: cli("delete", handle).code == 0, 240)  # its supervisor may still be there for a moment
     assert cli("status", handle).code == 3
 
 

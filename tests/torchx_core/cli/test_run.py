@@ -106,7 +106,7 @@ def test_a_timeout_leaves_the_app_running(cli: Cli) -> None:
     """And has an exit code of its own."""
     words = ("--app", app_file(Hold()), "--app-id", "x")
     cli("run", "-d", *words)
-    wait_until(lambda: state_of("local_cwd://torchx/x") == "RUNNING", 60)
+    wait_until(lambda: state_of("local_cwd://torchx/x") == "RUNNING", 240)
     done = cli("run", *words, "--timeout", "200ms")
     assert done.code == 124
     assert "it goes on running" in done.err

@@ -28,12 +28,13 @@ def test_a_run_shows_a_line_per_replica_below_its_log() -> None:
     """State, progress, message, the last metric and the last line, kept up to date."""
     with in_terminal("run", "--app", app_file(*LIVELY, replicas=2), "--app-id", "x") as terminal:
         terminal.wait_for("x  RUNNING")
-        lines = wait_until(lambda: _whole(terminal), 60)
+        lines = wait_until(lambda: _whole(terminal), 240)
         assert lines[0] == HANDLE
         assert sorted(lines[1:3]) == ["main/0 hello", "main/1 hello"]
         assert lines[3].startswith("x  RUNNING")
         assert len(lines) == 6
-        wait_until(lambda: (_whole(terminal) or lines)[3] != lines[3], 60)  # the clock goes on without events
+        # The clock goes on without events.
+        wait_until(lambda: (_whole(terminal) or lines)[3] != lines[3], 240)
 
 
 def _whole(terminal: Terminal) -> list[str] | None:
@@ -116,8 +117,8 @@ def test_another_key_goes_on() -> None:
             terminal.interrupt()
             terminal.wait_for("[c]ancel")
             terminal.press("n")
-            wait_until(lambda: not any("[c]ancel" in line for line in terminal.shown()), 60)
-        wait_until(lambda: any(line.startswith("x  RUNNING") for line in terminal.shown()), 60)
+            wait_until(lambda: not any("[c]ancel" in line for line in terminal.shown()), 240)
+        wait_until(lambda: any(line.startswith("x  RUNNING") for line in terminal.shown()), 240)
 
 
 def test_a_second_ctrl_c_cancels_and_a_third_leaves() -> None:
@@ -141,8 +142,8 @@ def test_the_log_goes_on_while_the_question_is_open() -> None:
         terminal.wait_for("hello")
         terminal.interrupt()
         terminal.wait_for("[c]ancel")
-        wait_until(lambda: re.search(r"RUNNING  ([6-9]\.\d|\d\d)", "\n".join(terminal.shown())), 60)
-        wait_until(lambda: any("[c]ancel" in line for line in terminal.shown()), 60)
+        wait_until(lambda: re.search(r"RUNNING  ([6-9]\.\d|\d\d)", "\n".join(terminal.shown())), 240)
+        wait_until(lambda: any("[c]ancel" in line for line in terminal.shown()), 240)
         assert state_of(HANDLE) == "RUNNING"
 
 
@@ -176,8 +177,8 @@ def test_a_window_that_becomes_smaller_keeps_its_order() -> None:
     with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
         terminal.wait_for("loss 0.25")
         terminal.resize(40, 24)
-        wait_until(lambda: any(line.endswith("…") for line in terminal.shown()), 60)
-        wait_until(lambda: sum(line.startswith("  main/0") for line in terminal.shown()) == 1, 60)
+        wait_until(lambda: any(line.endswith("…") for line in terminal.shown()), 240)
+        wait_until(lambda: sum(line.startswith("  main/0") for line in terminal.shown()) == 1, 240)
 
 
 def test_wait_shows_the_board_without_the_log() -> None:

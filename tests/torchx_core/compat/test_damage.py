@@ -25,7 +25,7 @@ def runner(shelf: Path, tmp_path: Path) -> Runner:
     for app_id in ("good", "bad"):
         one = AppDef("a", [Role("r", "", entrypoint="sh", args=["-c", "echo one; echo two"])])
         handle = runner.run(one, BACKEND, app_id=app_id)
-        status = runner.wait(handle, timeout_s=60)
+        status = runner.wait(handle, timeout_s=240)
         assert status
         assert status.state == AppState.SUCCEEDED
         runner.take_over(handle, "somebody")

@@ -34,7 +34,7 @@ def engine(private_home: Path) -> Iterator[DockerEngine]:
 
 @pytest.mark.deployment  # TorchX stops containers one after the other, and each holds out for ten seconds
 @pytest.mark.engine  # its client's sockets stay open until they are collected
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 class TestTorchXLocalDocker(SchedulerContract):
     """``torchx:local_docker``."""
 

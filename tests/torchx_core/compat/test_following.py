@@ -87,7 +87,7 @@ def test_a_backend_that_is_away_is_told_to_who_asks_once(
 def test_lines_that_cannot_be_read_are_told_as_lost(runner: Runner, shelf: Path) -> None:
     """With the reason; the stream ends all the same, and reading it again tells the same."""
     handle = submit(runner, r"printf '\377\n'")  # which the shelf cannot decode
-    wait_until((place_of(runner, handle, shelf) / "r" / "0" / "code").exists, 60)
+    wait_until((place_of(runner, handle, shelf) / "r" / "0" / "code").exists, 240)
     events = [event for batch in runner.follow(handle) for event in batch.events]
     (lost,) = [event for event in events if isinstance(event, LogsLost)]
     assert (lost.role, lost.replica, lost.size_bytes) == ("r", 0, None)

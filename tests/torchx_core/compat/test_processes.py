@@ -143,12 +143,12 @@ def test_the_whole_process_group_ends(runner: Runner, tmp_path: Path) -> None:
     handle = runner.run(
         AppDef("a", [sh(f"trap '' TERM; sh -c 'echo $$$$ >{pid}; exec sleep 99'; sleep 99")]), BACKEND
     )
-    wait_until(lambda: pid.exists() and pid.read_text(), 60)
+    wait_until(lambda: pid.exists() and pid.read_text(), 240)
     assert runner.cancel(handle, grace_s=0.1, reason="enough") is CancelOutcome.REQUESTED
     status = runner.wait(handle)
     assert status is not None
     assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
-    wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists(), 60)
+    wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists(), 240)
     runner.delete(handle)
 
 

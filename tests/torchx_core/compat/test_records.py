@@ -83,7 +83,7 @@ def test_a_lock_tells_whether_its_record_is_still_there(store: Store) -> None:
     thread.join()
     wait()
     assert found == [False, False]
-    wait_until(lambda: not record.is_locked("submit"), 60)
+    wait_until(lambda: not record.is_locked("submit"), 240)
 
 
 def test_a_fact_may_be_replaced(store: Store) -> None:

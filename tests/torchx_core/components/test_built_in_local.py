@@ -23,7 +23,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
         yield runner
         for app in runner.list("local_cwd"):  # what a failed test left running
             runner.cancel(app.app_handle, grace_s=0)
-            runner.wait(app.app_handle, timeout_s=60)
+            runner.wait(app.app_handle, timeout_s=240)
 
 
 def run(
@@ -31,7 +31,7 @@ def run(
 ) -> tuple[AppStatus, list[str]]:
     """Run to the end and return the status, and the output of each replica."""
     handle = runner.run_component(component, words, "local_cwd", app_id=app_id)
-    status = runner.wait(handle, timeout_s=100)
+    status = runner.wait(handle, timeout_s=240)
     app = runner.describe(handle)
     assert status
     assert app
@@ -159,7 +159,7 @@ def test_torchrun_on_two_nodes_of_two_apps(runner: Runner, train: str) -> None:
     words = ["-j", "2x1", "--memMB", "4000", "--script", train, "--", "a b", "$HOME"]
     handles = [runner.run_component("dist.torchrun", words, "local_cwd") for _ in range(2)]
     for handle in handles:
-        status = runner.wait(handle, timeout_s=100)
+        status = runner.wait(handle, timeout_s=240)
         assert status
         output = ["".join(runner.log_lines(handle, "train", k)) for k in (0, 1)]
         assert status.state == AppState.SUCCEEDED, output

@@ -114,7 +114,7 @@ def jobs(request: pytest.FixtureRequest, files: Files) -> Path:
 
 def outputs(runner: Runner, handle: str) -> list[str]:
     """Wait for a good end and return what each replica of each role printed."""
-    status, app = runner.wait(handle, timeout_s=60), runner.describe(handle)
+    status, app = runner.wait(handle, timeout_s=240), runner.describe(handle)
     assert status
     assert app
     replicas = [(role.name, k) for role in app.roles for k in range(role.num_replicas)]

@@ -39,7 +39,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
 def ended(runner: Runner, function: Callable[..., object], *args: object, **fields: object) -> AppStatus:
     """Run the function to the app's end."""
     app = function_app(function, args, **{"python": str(PYTHON), **fields})  # type: ignore[arg-type]  # a test's own
-    status = runner.wait(runner.run(app, "local_cwd"), timeout_s=60)
+    status = runner.wait(runner.run(app, "local_cwd"), timeout_s=240)
     assert status
     return status
 

@@ -33,7 +33,7 @@ def leaves(code: int) -> None:
 def _failure(folder: Path, function: Callable[..., object], *args: object, **fields: int) -> AppStatusError:
     with get_runner(state_dir=str(folder)) as runner:
         app = function_app(function, args, python=sys.executable, **fields)  # type: ignore[arg-type]  # counts
-        status = runner.wait(runner.run(app, "local_cwd"), timeout_s=60)
+        status = runner.wait(runner.run(app, "local_cwd"), timeout_s=240)
     assert status
     return AppStatusError(status, "in words")
 

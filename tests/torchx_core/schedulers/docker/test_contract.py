@@ -13,7 +13,7 @@ from torchx_core.testing.contract import SchedulerContract
 from torchx_core.testing.contract.base import NewRunner
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 class TestDocker(SchedulerContract):
     """`local_docker` on a real engine keeps every promise."""
 

@@ -164,7 +164,7 @@ def nonce(good: str) -> Iterator[str]:
     """Which one of its id an app is that runs."""
     with make_runner(good) as runner, closing(connected(good)) as mine:
         handle = runner.run(AppDef("app", [role("r", Print("up"), Hold())]), "local_docker", app_id="runs")
-        wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING, 60)
+        wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING, 240)
         (begun,) = [v.name for v in mine.volumes({}) if v.name.startswith(RUNS) and "begun" in v.name]
     yield begun.split(".")[1]
     with make_runner(good) as runner:

@@ -36,7 +36,7 @@ def data() -> Iterator[Path]:
 
 
 @pytest.mark.usefixtures("data")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_docker_app_of_the_release_before_goes_on(engine: DockerEngine, runner: Runner) -> None:
     """A repeated submit completes what the earlier release wrote; status, lines and cancel work as ever."""
     words = ["--image", SHELL_IMAGE, *WORDS_OF_DOCKER]

@@ -48,7 +48,7 @@ def test_a_container_that_goes_while_its_restart_is_ordered(
 ) -> None:
     """Whoever looks raises nothing: the next look shows a replica that is gone, and the app fails of it."""
     handle = runner.run(app(Exit(3), max_retries=1, num_replicas=2), "local_docker", app_id="one")
-    wait_until(lambda: not client.containers.list(), 120)
+    wait_until(lambda: not client.containers.list(), 240)
     with closing(connected(engine.url, RemovingApi)) as unlucky:  # type: ignore[arg-type]  # it has what is used
         assert attend(unlucky, "tests", "one") is not None
     assert len(client.containers.list(all=True)) == 1

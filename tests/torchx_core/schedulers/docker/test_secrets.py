@@ -37,7 +37,7 @@ def runner(engine: DockerEngine) -> Iterator[Runner]:
         yield runner
         for app in runner.list("local_docker"):
             runner.cancel(app.app_handle, grace_s=0)
-            wait_until(partial(ended, runner, app.app_handle), 90)
+            wait_until(partial(ended, runner, app.app_handle), 240)
             runner.delete(app.app_handle)
 
 
@@ -115,7 +115,7 @@ def test_the_program_gets_the_values(runner: Runner) -> None:
     """Masking is for the eyes: the program has every value as it is."""
     script = f'[ "$OWN_TOKEN$GIVEN_PASSWORD$COPIED_API_KEY" = {SECRET}{SECRET}-given{SECRET}-copied ]'
     handle = runner.run(app_of(script), "local_docker", CFG)
-    wait_until(lambda: ended(runner, handle), 90)
+    wait_until(lambda: ended(runner, handle), 240)
     status = runner.status(handle)
     assert status is not None
     assert status.state is AppState.SUCCEEDED, status
@@ -169,7 +169,7 @@ def test_nothing_is_logged(runner: Runner, caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level(logging.DEBUG)
     handle = runner.run(app_of("sleep 100"), "local_docker", CFG)
     runner.cancel(handle, grace_s=0)
-    wait_until(lambda: ended(runner, handle), 90)
+    wait_until(lambda: ended(runner, handle), 240)
     assert caplog.records
     assert SECRET not in caplog.text
 

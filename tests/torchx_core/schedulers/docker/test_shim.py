@@ -84,7 +84,7 @@ class Replica:
 
     def wait_for(self, text: str) -> None:
         """Wait until it has printed the text."""
-        wait_until(lambda: text.encode() in self.container.logs(), 90)
+        wait_until(lambda: text.encode() in self.container.logs(), 240)
 
     @property
     def notes(self) -> Notes:

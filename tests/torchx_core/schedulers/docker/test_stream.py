@@ -27,7 +27,7 @@ from torchx_core.specs import AppDef, AppState, CfgVal, RetryPolicy, Role
 from torchx_core.testing.contract.base import each_event, each_line, in_order, texts
 from torchx_core.testing.steps import FailUntil, Hold, Print, PrintMany
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 MANY = 200_000
 SUPPORT = Path(__file__).parents[3] / "support"

@@ -65,7 +65,7 @@ def networks(client: docker.DockerClient) -> list[str]:
     return sorted(str(n.name) for n in client.networks.list() if "-" in str(n.name))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("calls", range(_CALLS))
 def test_whoever_dies_the_next_submit_completes(
     engine: DockerEngine,
@@ -149,11 +149,11 @@ def test_a_refusal_of_one_takes_nothing_from_the_others(
             was_refused.set()
             refuse()
 
-    slow = connected_at_start(engine, lambda: None if was_refused.wait(30) else refuse())
+    slow = connected_at_start(engine, lambda: None if was_refused.wait(240) else refuse())
     hasty = connected_at_start(engine, refuse_once)
     with ThreadPoolExecutor() as pool, closing(slow), closing(hasty):
         first = pool.submit(submit, slow, request)
-        wait_until(client.volumes.list, 60)
+        wait_until(client.volumes.list, 240)
         second = pool.submit(submit, hasty, request)
         for done in (first, second):
             done.result()
@@ -176,7 +176,7 @@ def test_what_starts_after_the_end_of_its_app_is_stopped(
 
     with closing(connected_at_start(engine, cancel)) as slow:
         submit(slow, request)
-    wait_until(lambda: not client.containers.list(), 120)
+    wait_until(lambda: not client.containers.list(), 240)
 
 
 @pytest.mark.parametrize("calls", [1, 8])
@@ -354,7 +354,7 @@ def test_an_engine_that_goes_away_leaves_the_outcome_open(engine: DockerEngine, 
 def test_a_pruned_container_is_not_run_again(client: docker.DockerClient, runner: Runner) -> None:
     """An app that has begun never gets another container: what somebody removed is a failure."""
     handle = runner.run(app(Print("x")), "local_docker", app_id="one")
-    wait_until(lambda: not client.containers.list(), 90)
+    wait_until(lambda: not client.containers.list(), 240)
     for container in client.containers.list(all=True):
         container.remove()
     assert runner.run(app(Print("x")), "local_docker", app_id="one") == handle

@@ -183,7 +183,7 @@ def test_an_app_runs_what_lies_here(builder: Engine, engine: DockerEngine, proje
     (project / "package" / "run.sh").write_text("#!/bin/sh\n[ -e /train.py ] && exit 7\n")
     with get_runner("workspaces", docker_host=engine.url) as runner:
         handle = runner.run(app, "local_docker", workspace=str(project))
-        status = runner.wait(handle, timeout_s=60)
+        status = runner.wait(handle, timeout_s=240)
         runner.delete(handle)
     assert status is not None
     assert status.roles[0].replicas[0].exit_code == 7

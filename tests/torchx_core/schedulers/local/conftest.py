@@ -31,7 +31,7 @@ def runner(state_dir: Path) -> Iterator[Runner]:
                 if is_terminal(app.state) or app.state == AppState.UNKNOWN:
                     continue
                 runner.cancel(app.app_handle, grace_s=0, reason="end of the test")
-                runner.wait(app.app_handle, timeout_s=60)
+                runner.wait(app.app_handle, timeout_s=240)
 
 
 @pytest.fixture

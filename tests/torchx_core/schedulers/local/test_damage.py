@@ -58,7 +58,7 @@ def ended(state: Path) -> Iterator[Runner]:
         for app_id in ("good", "bad"):
             app = app_of("python3", "-c", PROGRAM, max_retries=1)
             handle = runner.run(app, "local_cwd", app_id=app_id)
-            status = runner.wait(handle, timeout_s=60)
+            status = runner.wait(handle, timeout_s=240)
             assert status
             assert status.state == AppState.SUCCEEDED
             runner.take_over(handle, "somebody")
@@ -100,11 +100,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runner, 
     state = tmp_path_factory.mktemp("running") / "state"
     with get_runner("s", state_dir=str(state)) as runner:
         handle = runner.run(app_of("sh", "-c", "echo up; exec sleep 1000"), "local_cwd", app_id="bad")
-        wait_until(lambda: lines_of(iter([next(runner.follow(handle))])) or True, 60)
-        wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING, 60)
+        wait_until(lambda: lines_of(iter([next(runner.follow(handle))])) or True, 240)
+        wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING, 240)
         yield runner, state / "local_cwd" / "s" / "bad"
         runner.cancel(handle, grace_s=0)
-        assert runner.wait(handle, timeout_s=60)
+        assert runner.wait(handle, timeout_s=240)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -137,7 +137,7 @@ def test_a_damaged_lock_of_a_second_cancel_is_named(state_dir: Path, damage: str
     with get_runner("s", state_dir=str(state_dir)) as runner:
         stubborn = app_of("sh", "-c", "trap '' TERM; echo up; while :; do sleep 1000; done")
         handle = runner.run(stubborn, "local_cwd")
-        wait_until(lambda: lines_of(iter([next(runner.follow(handle))])) or True, 60)
+        wait_until(lambda: lines_of(iter([next(runner.follow(handle))])) or True, 240)
         runner.cancel(handle, grace_s=1000)
         lock = state_dir / "local_cwd" / "s" / handle.rpartition("/")[2] / "cancel.lock"
         apply(lock, damage)
@@ -145,6 +145,6 @@ def test_a_damaged_lock_of_a_second_cancel_is_named(state_dir: Path, damage: str
             runner.cancel(handle, grace_s=0)
         remove(lock)
         runner.cancel(handle, grace_s=0)
-        status = runner.wait(handle, timeout_s=60)
+        status = runner.wait(handle, timeout_s=240)
         assert status
         assert status.state == AppState.CANCELLED

@@ -20,7 +20,7 @@ from torchx_core.testing import wait_until
 
 Submit: TypeAlias = Callable[..., str]
 
-PATIENCE_S = 60
+PATIENCE_S = 240.0
 
 
 def _ended(runner: Runner, handle: str) -> AppState:

@@ -49,7 +49,7 @@ def test_submit_to_a_full_disk(small_disk: Path) -> None:
         assert caught.value.retryable
         filler.unlink()
         assert runner.list("local_cwd") == []
-        status = runner.wait(runner.run(app_of("true"), "local_cwd", app_id="one"), timeout_s=60)
+        status = runner.wait(runner.run(app_of("true"), "local_cwd", app_id="one"), timeout_s=240)
         assert status
         assert status.state == AppState.SUCCEEDED
 
@@ -141,7 +141,7 @@ def test_a_newer_record(runner: Runner, state_dir: Path) -> None:
 def test_a_torn_journal_is_read_up_to_the_tear(runner: Runner, state_dir: Path, tail: bytes) -> None:
     """Whatever follows the last whole event of a journal is left out."""
     handle = runner.run(app_of("sleep", "613.2"), "local_cwd", app_id="one")
-    wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING and running("613.2"), 60)
+    wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING and running("613.2"), 240)
     with (state_dir / "local_cwd" / "s" / "one" / "journal.jsonl").open("ab") as file:
         file.write(tail)
     status = runner.status(handle)
@@ -162,7 +162,7 @@ def test_a_program_that_vanishes_is_a_failure_with_its_reason(runner: Runner, tm
     program.write_text("#!/no/such/interpreter\n")
     program.chmod(0o755)
     handle = runner.run(app_of(str(program), max_retries=3), "local_cwd")
-    status = runner.wait(handle, timeout_s=60)
+    status = runner.wait(handle, timeout_s=240)
     assert status
     assert status.state == AppState.FAILED
     assert status.num_restarts == 0
@@ -180,7 +180,7 @@ def test_one_missing_interpreter_stops_all(runner: Runner, tmp_path: Path) -> No
     broken.chmod(0o755)
     app = app_of(str(program), num_replicas=4)
     app.roles += app_of(str(broken), name="b").roles
-    status = runner.wait(runner.run(app, "local_cwd"), timeout_s=60)
+    status = runner.wait(runner.run(app, "local_cwd"), timeout_s=240)
     assert status
     assert status.state == AppState.FAILED
     assert running("612.1") == []
@@ -261,7 +261,7 @@ def test_a_session_name_may_be_anything_a_handle_allows(state_dir: Path) -> None
     """A session called .. stays inside the state directory."""
     with get_runner("..", state_dir=str(state_dir)) as runner:
         handle = runner.run(app_of("true"), "local_cwd", app_id=".hidden")
-        status = runner.wait(handle, timeout_s=60)
+        status = runner.wait(handle, timeout_s=240)
         assert status
         assert status.state == AppState.SUCCEEDED
         assert [a.app_handle for a in runner.list("local_cwd")] == [handle]

@@ -29,7 +29,7 @@ def can_limit_memory() -> bool:
 def test_memory_limit(runner: Runner) -> None:
     """A replica that outgrows memMB is killed, out of memory; a host that cannot do it says so."""
     app = app_of(sys.executable, "-c", HOG, resource=Resource(cpu=1, gpu=0, memMB=128))
-    status = runner.wait(runner.run(app, "local_cwd"), timeout_s=60)
+    status = runner.wait(runner.run(app, "local_cwd"), timeout_s=240)
     assert status
     if can_limit_memory():
         assert status.state == AppState.FAILED
@@ -41,7 +41,7 @@ def test_memory_limit(runner: Runner) -> None:
 def test_limits_can_be_off(runner: Runner) -> None:
     """limits=off leaves the program alone."""
     app = app_of(sys.executable, "-c", HOG, resource=Resource(cpu=1, gpu=0, memMB=128))
-    status = runner.wait(runner.run(app, "local_cwd", {"limits": "off"}), timeout_s=60)
+    status = runner.wait(runner.run(app, "local_cwd", {"limits": "off"}), timeout_s=240)
     assert status
     assert status.state == AppState.SUCCEEDED
 
@@ -66,12 +66,12 @@ def test_gpus_are_not_shared_between_apps(state_dir: Path) -> None:
         def begun() -> list[str]:
             return [h for h in handles if (s := runner.status(h)) and s.state == AppState.RUNNING]
 
-        wait_until(lambda: len(begun()) == 2, 60)
+        wait_until(lambda: len(begun()) == 2, 240)
         waiting = [s for h in handles if (s := runner.status(h)) and s.state == AppState.SUBMITTED]
         assert [s.msg for s in waiting] == ["waiting for free GPUs"]
         first = {x.text for h in begun() for x in _first_lines(runner, h)}
         done.touch()
-        ends = [runner.wait(handle, timeout_s=60) for handle in handles]
+        ends = [runner.wait(handle, timeout_s=240) for handle in handles]
         assert [end.state for end in ends if end] == [AppState.SUCCEEDED] * 3
     assert first == {"gpu 0", "gpu 1", "gpu 2", "gpu 3"}
 
@@ -82,7 +82,7 @@ def test_gpus_that_cannot_be_locked(state_dir: Path) -> None:
     app = app_of("true", resource=Resource(cpu=0, gpu=1, memMB=0))
     with get_runner("s", state_dir=str(state_dir), gpus=("0",)) as runner:
         handle = runner.run(app, "local_cwd", {"auto_set_cuda_visible_devices": True})
-        end = runner.wait(handle, timeout_s=60)
+        end = runner.wait(handle, timeout_s=240)
     assert end is not None
     assert end.state == AppState.FAILED
     assert "cannot lock GPUs" in end.msg

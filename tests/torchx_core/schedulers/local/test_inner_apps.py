@@ -13,7 +13,7 @@ from local_apps import app_of, kill, lines_of, running, supervisor_of
 from torchx_core import AppDef, AppState, Resource, Runner
 from torchx_core.testing import wait_until
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 SUBMIT = """
 import os, sys

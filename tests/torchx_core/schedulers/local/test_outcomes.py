@@ -21,7 +21,7 @@ from torchx_core.specs import AppStatus, RetryPolicy
 
 def ended(runner: Runner, handle: str) -> AppStatus:
     """Wait and return the status."""
-    status = runner.wait(handle, timeout_s=60)
+    status = runner.wait(handle, timeout_s=240)
     assert status is not None
     return status
 

@@ -31,7 +31,7 @@ from torchx_core.schedulers.local import launch
 from torchx_core.specs import RetryPolicy
 from torchx_core.testing import wait_until
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 """How long a test waits for something that must happen."""
 
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"

@@ -55,13 +55,13 @@ def test_an_app_that_runs_there_is_served(
     assert submit("sh", "-c", "echo up; exec sleep 1000", app_id="one") == handle
     assert runner.take_over(handle, "me")
     assert runner.cancel(handle, grace_s=0) == CancelOutcome.REQUESTED
-    status = runner.wait(handle, timeout_s=60)
+    status = runner.wait(handle, timeout_s=240)
     assert status
     assert status.state == AppState.CANCELLED
     with pytest.raises(InvalidConfigError, match="TORCHX_TRUST_STATE_DIR"):
         submit("true", app_id="two")
     monkeypatch.setenv("TORCHX_TRUST_STATE_DIR", "1")
-    status = runner.wait(submit("true", app_id="two"), timeout_s=60)
+    status = runner.wait(submit("true", app_id="two"), timeout_s=240)
     assert status
     assert status.state == AppState.SUCCEEDED
     state_dir.chmod(0o1777)
@@ -75,7 +75,7 @@ def test_what_we_make_is_ours_alone_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with get_runner("s", state_dir=str(tmp_path / "a" / "b")) as runner:
-            status = runner.wait(runner.run(app_of("true"), "local_cwd"), timeout_s=60)
+            status = runner.wait(runner.run(app_of("true"), "local_cwd"), timeout_s=240)
             assert status
             assert status.state == AppState.SUCCEEDED
     finally:

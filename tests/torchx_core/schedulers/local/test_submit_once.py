@@ -56,7 +56,7 @@ def test_hundred_concurrent_submits_are_one_app(runner: Runner, tmp_path: Path) 
         thread.join()
 
     assert handles == ["local_cwd://s/one"] * 100
-    runner.wait(handles[0], timeout_s=60)
+    runner.wait(handles[0], timeout_s=240)
     assert mark.read_text() == "once\n"
     assert len(runner.list("local_cwd")) == 1
 
@@ -128,7 +128,7 @@ def test_submitter_killed_between_record_and_supervisor(runner: Runner, state_di
 def test_submitter_killed_and_nobody_submits_again(runner: Runner, state_dir: Path) -> None:
     """A reader that finds an app nobody ever started ends it as FAILED and says so."""
     python(state_dir, DIES_BEFORE_THE_SUPERVISOR).communicate()
-    status = runner.wait("local_cwd://s/one", timeout_s=60)
+    status = runner.wait("local_cwd://s/one", timeout_s=240)
     assert status
     assert status.state == AppState.FAILED
     assert "never started" in status.msg
@@ -155,7 +155,7 @@ def test_a_start_that_fails_leaves_nothing(
 
     monkeypatch.undo()
     handle = runner.run(app_of("true"), "local_cwd", app_id="one")
-    status = runner.wait(handle, timeout_s=60)
+    status = runner.wait(handle, timeout_s=240)
     assert status
     assert status.state == AppState.SUCCEEDED
 
@@ -252,7 +252,7 @@ def test_no_process_of_ours_is_a_child_of_the_submitter(runner: Runner) -> None:
 
     before = set(psutil.Process().children(recursive=True))  # servers of other tests
     handle = runner.run(app_of("sleep", "31.41592"), "local_cwd")
-    wait_until(lambda: running("31.41592"), 60)
+    wait_until(lambda: running("31.41592"), 240)
     assert set(psutil.Process().children(recursive=True)) <= before
     runner.cancel(handle, grace_s=0)
     runner.wait(handle)
@@ -261,7 +261,7 @@ def test_no_process_of_ours_is_a_child_of_the_submitter(runner: Runner) -> None:
 def test_kill_helper_is_real(runner: Runner) -> None:
     """A replica killed from outside ends with the signal's name."""
     handle = runner.run(app_of("sleep", "31.5"), "local_cwd")
-    kill(*wait_until(lambda: running("31.5"), 60))
+    kill(*wait_until(lambda: running("31.5"), 240))
     status = runner.wait(handle)
     assert status
     assert status.roles[0].replicas[0].signal == "SIGKILL"

@@ -14,7 +14,7 @@ from torchx_core import AppState, Runner
 from torchx_core.schedulers import AppEvent, LogsLost, StateChanged
 from torchx_core.testing import wait_until
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 """How long a test waits for something that must happen."""
 
 

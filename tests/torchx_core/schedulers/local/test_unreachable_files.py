@@ -32,7 +32,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runner, Pa
     with get_runner("s", state_dir=str(state)) as runner:
         for app_id in ("good", "bad"):
             handle = runner.run(app_of("echo", "hello"), "local_cwd", app_id=app_id)
-            assert runner.wait(handle, timeout_s=60)
+            assert runner.wait(handle, timeout_s=240)
         yield runner, state / "local_cwd" / "s" / "bad"
 
 
@@ -82,7 +82,7 @@ def test_a_follower_waits_for_files_that_are_away(
             lines += [line.text for line in next(batches).lines()]
     with unreachable(place if name else app_dir, errno.EIO):
         go.write_text("go\n")
-        wait_until((app_dir / "final.json").exists, 60)
+        wait_until((app_dir / "final.json").exists, 240)
         for _ in range(30):  # some that say nothing: it was tried again meanwhile
             lines += [line.text for line in next(batches).lines()]
     lines += [line.text for batch in batches for line in batch.lines()]

@@ -82,10 +82,10 @@ def test_many_jobs_are_one_question(sacct: Callable[[str], Path], monkeypatch: p
         return None not in [accounts.poll(job_id) for job_id in ids]
 
     assert not answered()
-    wait_until(answered, 60)
+    wait_until(answered, 240)
     accounts.ask(ids)
     assert accounts.poll("7") == SEVEN
-    wait_until(lambda: accounts.poll("7") and accounts.poll("500"), 60)
+    wait_until(lambda: accounts.poll("7") and accounts.poll("500"), 240)
     assert asked.read_text() == f"--json --jobs={','.join(ids)}\n--json --jobs=500\n"
 
 
@@ -93,7 +93,7 @@ def test_looking_never_waits(sacct: Callable[[str], Path]) -> None:
     """An accounting that does not answer holds nobody up; when nobody follows, no question is left."""
     asked = sacct("exec sleep 600")
     accounts = Accounting()
-    wait_until(lambda: accounts.poll("7") is None and asked.exists(), 60)
+    wait_until(lambda: accounts.poll("7") is None and asked.exists(), 240)
     accounts.drop()
 
 
@@ -108,7 +108,7 @@ def test_what_accounting_does_not_know(script: str, sacct: Callable[[str], Path]
     accounts, followed = Accounting(), Accounting()
     accounts.ask(["7"])
     assert accounts.poll("7") == Job(job_id="7", state=UNLISTED)
-    assert wait_until(lambda: followed.poll("7"), 60) == Job(job_id="7", state=UNLISTED)
+    assert wait_until(lambda: followed.poll("7"), 240) == Job(job_id="7", state=UNLISTED)
 
 
 def test_news_that_is_on_its_way_is_waited_for(
@@ -120,11 +120,11 @@ def test_news_that_is_on_its_way_is_waited_for(
     accounts, patient = Accounting(), Accounting()
     for each in (accounts, patient):
         each.ask(["7"])
-    wait_until(lambda: accounts.poll("7") is None and asked.read_text().count("\n") >= 4, 60)
+    wait_until(lambda: accounts.poll("7") is None and asked.read_text().count("\n") >= 4, 240)
     monkeypatch.setattr(accounting, "PATIENCE_S", 0.0)
-    assert wait_until(lambda: accounts.poll("7"), 60) == Job(job_id="7", state=UNLISTED)
+    assert wait_until(lambda: accounts.poll("7"), 240) == Job(job_id="7", state=UNLISTED)
     sacct(listing(OLD))
-    assert wait_until(lambda: patient.poll("7"), 60) == SEVEN
+    assert wait_until(lambda: patient.poll("7"), 240) == SEVEN
 
 
 def test_without_sacct_there_is_no_accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_without_sacct_there_is_no_accounting(tmp_path: Path, monkeypatch: pytes
     accounts, followed = Accounting(), Accounting()
     accounts.ask(["7"])
     assert accounts.poll("7") == Job(job_id="7", state=UNLISTED)
-    assert wait_until(lambda: followed.poll("7"), 60) == Job(job_id="7", state=UNLISTED)
+    assert wait_until(lambda: followed.poll("7"), 240) == Job(job_id="7", state=UNLISTED)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,6 @@ def test_an_accounting_that_is_away_is_waited_for(
     with pytest.raises(SchedulerError) as caught:
         accounts.ask(["7"])
     assert caught.value.retryable
-    wait_until(lambda: accounts.poll("7") is None and asked.read_text().count("\n") >= 3, 60)
+    wait_until(lambda: accounts.poll("7") is None and asked.read_text().count("\n") >= 3, 240)
     sacct(listing(OLD))
-    assert wait_until(lambda: accounts.poll("7"), 60) == SEVEN
+    assert wait_until(lambda: accounts.poll("7"), 240) == SEVEN

@@ -16,7 +16,7 @@ from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.specs import AppDef, AppState, RetryPolicy, Role, macros
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 DIES_BEFORE_IT_BEGINS = """
 import os, runpy, sys
@@ -71,7 +71,7 @@ def _ends(cluster: SlurmCluster, job: str) -> str:
         state = cluster.call("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").strip()
         return "" if state in {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING"} else state
 
-    return wait_until(over, 120)
+    return wait_until(over, 240)
 
 
 def test_a_task_that_dies_before_its_attempt_begins(
@@ -159,7 +159,7 @@ def test_a_follower_that_comes_back_after_a_requeue(
         if len(before) >= 5 * replicas:
             break
     cluster.call("scontrol", "requeue", _job(cluster))
-    wait_until(lambda: all(r.attempt == 1 for r in status_of(runner, handle).roles[0].replicas), 120)
+    wait_until(lambda: all(r.attempt == 1 for r in status_of(runner, handle).roles[0].replicas), 240)
     go.touch()
     lines = before + lines_of(runner.follow(handle, cursor=cursor))
     assert sorted(lines) == sorted(lines_of(runner.follow(handle)))

@@ -47,7 +47,7 @@ def test_the_wish_is_written_before_slurm_is_asked(
     with ThreadPoolExecutor(1) as pool:
         cancelled = pool.submit(runner.cancel, ONE, if_owner="me")
         try:
-            wait_until((tmp_path / "state" / "slurm" / "s" / "one" / "stop.json").exists, 60)
+            wait_until((tmp_path / "state" / "slurm" / "s" / "one" / "stop.json").exists, 240)
             assert runner.take_over(ONE, "you", expected="me")
             assert not cancelled.done()
         finally:
@@ -88,7 +88,7 @@ def test_an_app_that_is_cancelled_while_it_is_submitted(
     with ThreadPoolExecutor(1) as pool:
         submitted = pool.submit(runner.run, APP, "slurm", app_id="one")
         try:
-            wait_until((tmp_path / "begun").exists, 60)
+            wait_until((tmp_path / "begun").exists, 240)
             assert runner.cancel(ONE) is CancelOutcome.REQUESTED
             assert _scancelled(tmp_path) == ""
         finally:

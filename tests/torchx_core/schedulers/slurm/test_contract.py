@@ -14,7 +14,7 @@ from torchx_core.testing.contract.base import NewRunner
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 class TestSlurm(SchedulerContract):
     """`slurm` on a real cluster of four nodes keeps every promise."""
 

@@ -61,7 +61,7 @@ def test_a_crowd_is_followed_with_one_question_a_second(
         heard = [Heard() for _ in handles]
 
         async def hold() -> None:
-            await asyncio.to_thread(wait_until, lambda: len(asked()) >= 3, 60)  # also while nothing happens
+            await asyncio.to_thread(wait_until, lambda: len(asked()) >= 3, 240)  # also while nothing happens
             held()
 
         asyncio.run(_follow_all(runner, handles, heard, hold()))

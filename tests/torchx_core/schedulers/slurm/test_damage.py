@@ -186,7 +186,7 @@ def test_an_app_that_lacks_a_file_is_not_deleted_while_its_job_runs(
         with pytest.raises(AppNotTerminalError):
             runner.delete(HANDLE, force=force)
     program("squeue", job(tmp_path, "FAILED"))
-    wait_until(lambda: (status := runner.status(HANDLE)) and is_terminal(status.state), 60)
+    wait_until(lambda: (status := runner.status(HANDLE)) and is_terminal(status.state), 240)
     runner.delete(HANDLE)
     assert not bad.exists()
 

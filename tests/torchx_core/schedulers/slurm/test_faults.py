@@ -19,7 +19,7 @@ from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.specs import AppDef, AppState, CfgVal, Resource, Role, make_app_handle
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_lost_node_that_is_not_replaced_is_named(runner: Runner, cluster: Slur
     """Without requeue the app is FAILED, and says which node failed."""
     handle = runner.run(_app("echo up; exec sleep 600", replicas=2), "slurm", {"requeue": False})
     next(batch for batch in runner.follow(handle) if any(batch.lines()))
-    lost = wait_until(lambda: _host_of(runner, handle, 1), 60)
+    lost = wait_until(lambda: _host_of(runner, handle, 1), 240)
     cluster.kill_node(lost)
     status = runner.wait(handle)
     cluster.start_node(lost)
@@ -174,7 +174,7 @@ def test_an_app_whose_submitter_was_killed_can_be_cancelled(
     handle = make_app_handle("slurm", "faults", "cancelled")
     assert runner.cancel(handle, reason="enough") is CancelOutcome.REQUESTED
     assert "torchx:faults/cancelled:" not in cluster.call("squeue", "--noheader", "--format=%k")
-    status = runner.wait(handle, timeout_s=120)
+    status = runner.wait(handle, timeout_s=240)
     assert status is not None
     assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
 

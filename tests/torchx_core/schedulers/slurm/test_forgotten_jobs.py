@@ -17,7 +17,7 @@ from torchx_core.schedulers.slurm import create_scheduler, decide
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 HEEDLESS = "trap '' TERM; echo up; while :; do sleep 0.1; done"
 _STOPPED_S = 3
@@ -57,7 +57,7 @@ def test_accounting_remembers_how_a_job_ended(runner: Runner, forgetful_cluster:
     for handle in (heeding, heedless):
         forgetful_cluster.call("scontrol", "update", f"JobId={job_of(runner, handle)}", "EndTime=now+1")
     forgetful_cluster.kill_node(first)
-    wait_until(lambda: _is_forgotten(forgetful_cluster), 120)
+    wait_until(lambda: _is_forgotten(forgetful_cluster), 240)
     forgetful_cluster.start_node(first)
 
     states = {app.app_handle: app.state for app in runner.list("slurm")}
@@ -78,7 +78,7 @@ def test_an_accounting_that_is_away_ends_nothing(runner: Runner, forgetful_clust
     reaches(runner, handle)
     forgetful_cluster.stop_accounting()
     forgetful_cluster.call("scancel", job_of(runner, handle))
-    wait_until(lambda: _is_forgotten(forgetful_cluster), 120)
+    wait_until(lambda: _is_forgotten(forgetful_cluster), 240)
     assert status_of(runner, handle).state is AppState.RUNNING
     assert forgetful_cluster.accounts is not None
     forgetful_cluster.accounts.start_slurmdbd()
@@ -113,4 +113,4 @@ def test_a_controller_that_has_lost_its_jobs(
     if (status.state, status.msg) != told_by_accounting:
         assert status.state is AppState.FAILED
         assert "nobody saw its end; Slurm no longer lists its job" in status.msg
-    wait_until(lambda: time.time() - alive.stat().st_mtime > _STOPPED_S, 60)
+    wait_until(lambda: time.time() - alive.stat().st_mtime > _STOPPED_S, 240)

@@ -16,7 +16,7 @@ from torchx_core.schedulers.events import AppEvent
 from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.specs import AppState
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 CULPRIT = 2
 SCRIPT = """

@@ -18,7 +18,7 @@ from torchx_core.schedulers.slurm import create_scheduler, decide
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -92,10 +92,10 @@ def test_a_submit_during_an_outage_is_settled_by_the_next(
         for _ in range(2):
             with pytest.raises(SubmitOutcomeUnknownError):
                 runner.run(app, "slurm", app_id="settled")
-    wait_until(lambda: "submit it again" in status_of(runner, runner.list("slurm")[0].app_handle).msg, 120)
+    wait_until(lambda: "submit it again" in status_of(runner, runner.list("slurm")[0].app_handle).msg, 240)
     assert not (_app_dir(tmp_path, "settled") / "final.json").exists()
     handle = runner.run(app, "slurm", app_id="settled")
-    status = runner.wait(handle, timeout_s=120)
+    status = runner.wait(handle, timeout_s=240)
     assert status is not None
     assert status.state is AppState.SUCCEEDED, status.msg
     assert (tmp_path / "ran").read_text() == "once\n"
@@ -108,7 +108,7 @@ def test_an_app_is_cancelled_during_an_outage(runner: Runner, cluster: SlurmClus
     reaches(runner, handle)
     with _outage(cluster):
         assert runner.cancel(handle, reason="enough") is CancelOutcome.REQUESTED
-        status = runner.wait(handle, timeout_s=120)
+        status = runner.wait(handle, timeout_s=240)
     assert status is not None
     assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
 
@@ -122,9 +122,9 @@ def test_an_app_that_waits_is_cancelled_during_an_outage(
     handle = runner.run(shell_app(f"touch {ran}"), "slurm", app_id="waits")
     with _outage(cluster):
         assert runner.cancel(handle, reason="enough") is CancelOutcome.REQUESTED
-    wait_until(lambda: cluster.call("sinfo", "--noheader"), 120)
+    wait_until(lambda: cluster.call("sinfo", "--noheader"), 240)
     cluster.call("scontrol", "update", "PartitionName=main", "State=UP")
-    status = runner.wait(handle, timeout_s=120)
+    status = runner.wait(handle, timeout_s=240)
     assert status is not None
     assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
     assert not ran.exists()

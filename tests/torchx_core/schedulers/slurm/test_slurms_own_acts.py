@@ -16,7 +16,7 @@ from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.specs import AppDef, AppState
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ONCE_TO_THE_END = f'if test "$TORCHX_ATTEMPT" = 0; then {TO_THE_END}; fi; echo again'
 
@@ -68,11 +68,11 @@ def test_requeued_and_suspended_by_hand(runner: Runner, cluster: SlurmCluster) -
     cluster.call("scontrol", "requeue", job_of(runner, handle))
     reaches(runner, handle, attempt=1)
     cluster.call("scontrol", "suspend", job_of(runner, handle))
-    wait_until(lambda: status_of(runner, handle).msg == "suspended in Slurm", 120)
+    wait_until(lambda: status_of(runner, handle).msg == "suspended in Slurm", 240)
     status = status_of(runner, handle)
     assert (status.state, status.num_restarts) == (AppState.RUNNING, 1)
     cluster.call("scontrol", "resume", job_of(runner, handle))
-    wait_until(lambda: not status_of(runner, handle).msg, 120)
+    wait_until(lambda: not status_of(runner, handle).msg, 240)
     runner.cancel(handle)
     ended = runner.wait(handle)
     assert ended is not None
@@ -98,7 +98,7 @@ def test_an_app_that_waits_again_can_be_cancelled(runner: Runner, cluster: Slurm
     handle = runner.run(shell_app(TO_THE_END), "slurm")
     reaches(runner, handle)
     cluster.call("scontrol", "requeuehold", job_of(runner, handle))
-    wait_until(lambda: status_of(runner, handle).state is AppState.PENDING, 120)
+    wait_until(lambda: status_of(runner, handle).state is AppState.PENDING, 240)
     status = status_of(runner, handle)
     assert status.msg == "waiting in Slurm's queue again: JobHeldUser"
     assert status.roles[0].replicas[0].state is AppState.PENDING
@@ -115,7 +115,7 @@ def test_a_suspended_app_can_be_cancelled(runner: Runner, cluster: SlurmCluster)
     reaches(runner, handle)
     cluster.call("scontrol", "suspend", job_of(runner, handle))
     runner.cancel(handle, reason="enough")
-    ended = runner.wait(handle, timeout_s=120)
+    ended = runner.wait(handle, timeout_s=240)
     assert ended is not None
     assert (ended.state, ended.msg) == (AppState.CANCELLED, "enough")
 
@@ -139,7 +139,7 @@ def test_what_waits_says_what_for(runner: Runner, cluster: SlurmCluster) -> None
     handle = runner.run(shell_app("true"), "slurm", {"nodelist": "n4"})
 
     def waits_for(reason: str) -> None:
-        wait_until(lambda: status_of(runner, handle).msg == f"waiting in Slurm's queue: {reason}", 120)
+        wait_until(lambda: status_of(runner, handle).msg == f"waiting in Slurm's queue: {reason}", 240)
         assert status_of(runner, handle).state is AppState.PENDING
 
     waits_for("ReqNodeNotAvail")
@@ -165,7 +165,7 @@ def test_a_node_that_is_lost_while_the_job_starts(
     )
     python.chmod(0o755)
     handle = runner.run(shell_app("echo up", replicas=2), "slurm", {"python": str(python)})
-    wait_until(begun.exists, 120)
+    wait_until(begun.exists, 240)
     nodes = cluster.call("squeue", f"--jobs={job_of(runner, handle)}", "--noheader", "--format=%N")
     lost = cluster.call("scontrol", "show", "hostnames", nodes.strip()).split()[1]
     cluster.kill_node(lost)

@@ -17,7 +17,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.specs import AppDef, AppState, ReplicaStatus
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(900)]
 
 SUM = """
 import os, torch, torch.distributed as dist

@@ -13,7 +13,7 @@ from torchx_core.schedulers import StateChanged
 from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.specs import AppDef, AppState, Role
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_who_follows_hears_once_what_it_waits_for(held: Callable[[], None], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torchx_core.schedulers.slurm.node import orders as module
 from torchx_core.schedulers.slurm.node.orders import Orders
 
-PATIENCE_S = 60
+PATIENCE_S = 240.0
 
 
 class Turns:

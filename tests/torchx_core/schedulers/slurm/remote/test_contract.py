@@ -14,7 +14,7 @@ from torchx_core.testing.contract.base import NewRunner
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 class TestSlurmOverSsh(SchedulerContract):
     """`slurm` keeps every promise when it is reached through a login node."""
 

@@ -23,7 +23,7 @@ from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.specs import AppDef, AppState, Resource, Role
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 _LINES = 2000
 
@@ -162,7 +162,7 @@ def test_a_submit_without_an_answer_is_one_job(
         target=lambda: handles.append(runner.run(_app("echo once"), "slurm", app_id=harm))
     )
     submit.start()
-    wait_until((slow_sbatch / "told").exists, 60)
+    wait_until((slow_sbatch / "told").exists, 240)
     if harm == "kill":
         login_node.kill_agents()
     else:
@@ -226,7 +226,7 @@ def test_nothing_is_left_on_the_login_node(runner: Runner, login_node: SshServer
     agents = login_node.agents()
     runner.close()
     assert psutil.wait_procs(agents, timeout=60)[1] == []
-    wait_until(lambda: not login_node.sessions(), 60)
+    wait_until(lambda: not login_node.sessions(), 240)
     home = tmp_path / "home"
     files = {path.relative_to(home).parts[:5] for path in home.rglob("*") if path.is_file()}
     assert files <= {(".local", "state", "torchx", "slurm", "remote")}
@@ -247,5 +247,5 @@ def test_a_lease_is_kept_by_who_follows(runner: Runner, login_node: SshServer) -
     assert status.state is AppState.RUNNING
     login_node.kill_agents()
     follow.close()  # type: ignore[attr-defined]  # a generator
-    last = wait_until(lambda: (now := runner.status(handle)) and now.is_terminal() and now, 60)
+    last = wait_until(lambda: (now := runner.status(handle)) and now.is_terminal() and now, 240)
     assert "lease" in last.msg

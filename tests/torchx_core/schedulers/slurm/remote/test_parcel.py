@@ -116,7 +116,7 @@ def test_what_the_agent_complains_about_is_logged(
     with pytest.raises(SchedulerError, match="on the login node: KeyError"):
         # Every failure that a caller can cause is foreseen.
         scheduler._call("sing")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    wait_until(lambda: "login node here: Traceback" in caplog.text, 60)
+    wait_until(lambda: "login node here: Traceback" in caplog.text, 240)
 
 
 @pytest.mark.parametrize(

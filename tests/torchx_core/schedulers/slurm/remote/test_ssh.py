@@ -37,9 +37,9 @@ def test_it_works(lonely_node: SshServer) -> None:
     """With the user's own configuration, key and known hosts; nothing is left when it is closed."""
     scheduler = _scheduler()
     assert scheduler.list() == []
-    wait_until(lambda: len(lonely_node.sessions()) == 1, 60)
+    wait_until(lambda: len(lonely_node.sessions()) == 1, 240)
     scheduler.close()
-    wait_until(lambda: not lonely_node.sessions(), 60)
+    wait_until(lambda: not lonely_node.sessions(), 240)
     assert list((lonely_node.folder.parent / "home").iterdir()) == []
 
 
@@ -59,9 +59,9 @@ def test_a_jump_host(lonely_node: SshServer, private_home: Path) -> None:
     (private_home / ".ssh" / "config").write_text(lines)
     scheduler = _scheduler("far")
     assert scheduler.list() == []
-    wait_until(lambda: len(lonely_node.sessions()) == 2, 60)
+    wait_until(lambda: len(lonely_node.sessions()) == 2, 240)
     scheduler.close()
-    wait_until(lambda: not lonely_node.sessions(), 60)
+    wait_until(lambda: not lonely_node.sessions(), 240)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def agent_socket(tmp_path: Path) -> Iterator[Path]:
     """An ssh agent without keys."""
     socket = tmp_path / "agent"
     with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL) as agent:
-        wait_until(socket.exists, 60)
+        wait_until(socket.exists, 240)
         yield socket
         agent.terminate()
 
@@ -199,14 +199,14 @@ def test_a_fork_logs_in_by_itself(lonely_node: SshServer) -> None:
         code = 1
         try:
             assert scheduler.list() == []
-            wait_until(lambda: len(lonely_node.sessions()) == 2, 60)
+            wait_until(lambda: len(lonely_node.sessions()) == 2, 240)
             code = 0
             scheduler.close()
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert scheduler.list() == []
-    wait_until(lambda: len(lonely_node.sessions()) == 1, 60)
+    wait_until(lambda: len(lonely_node.sessions()) == 1, 240)
     scheduler.close()
 
 
@@ -235,7 +235,7 @@ def test_whoever_closes_nothing_leaves_nothing(lonely_node: SshServer) -> None:
     """A process that just ends has no complaint and no agent."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", _LEAVE], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    wait_until(lambda: not lonely_node.sessions(), 60)
+    wait_until(lambda: not lonely_node.sessions(), 240)
 
 
 _LAZY = """
