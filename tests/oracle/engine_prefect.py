@@ -1,4 +1,4 @@
-"""Runs trials in Prefect: flows in every form, as processes of their own, against one real server."""
+"""Runs trials in Prefect: flows in every form, by a process each or a worker, against a real server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import select
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar, final
@@ -17,6 +17,8 @@ from engines import Engine, Judged
 from prefect_faults import FAULTS
 from prefect_server import PrefectServer
 from prefect_trial import FORMS, PrefectTrial
+from prefect_worker_faults import WORKER_FAULTS
+from prefect_worker_trial import WORKER, WorkerTrial
 
 __all__ = ["ENGINE"]
 
@@ -30,7 +32,9 @@ class PrefectEngine(Engine):
     """One server, and one host for the processes of flow runs."""
 
     name: ClassVar[str] = "prefect"
-    faults: ClassVar[Mapping[str, tuple[str, ...]]] = dict.fromkeys(FORMS, tuple(FAULTS))
+    faults: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        form: tuple(WORKER_FAULTS if form == WORKER else FAULTS) for form in FORMS
+    }
 
     def start(self, stack: ExitStack, root: Path) -> None:
         """Start the server and the host."""
@@ -52,15 +56,16 @@ class PrefectEngine(Engine):
 
     def trial(self, form: str, fault: str, seed: int, root: Path) -> Judged:
         """Run one trial, and judge it."""
-        trial = PrefectTrial(form, fault, FAULTS[fault], seed, root, self._server.url, self._begin)
-        return trial.run()
+        kind, faults = (WorkerTrial, WORKER_FAULTS) if form == WORKER else (PrefectTrial, FAULTS)
+        return kind(form, fault, faults[fault], seed, root, self._server.url, self._begin).run()
 
-    def _begin(self, environment: Mapping[str, str], log: Path) -> int:
-        """Start the process of a flow run; return its id."""
+    def _begin(self, words: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
+        """Start a process that runs a module with words, as Python does with ``-m``; return its id."""
+        request = {"words": list(words), "env": dict(environment), "log": str(log)}
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(self._host)
             with client.makefile("rw") as file:
-                file.write(json.dumps({"env": dict(environment), "log": str(log)}) + "\n")
+                file.write(json.dumps(request) + "\n")
                 file.flush()
                 return int(file.readline())
 

@@ -41,6 +41,21 @@ class PrefectApi:
         if supervised:
             self._ask("PATCH", f"/flow_runs/{self.run}", {"infrastructure_pid": "oracle"})
 
+    def create_in_pool(self, flow: str, entrypoint: str, folder: Path, *, pool: str) -> None:
+        """Create a work pool, which its first worker completes, a deployment, and a flow run of that."""
+        self._post("/work_pools/", {"name": pool, "type": "torchx"})
+        found = self._post("/flows/", {"name": flow})
+        deployment = {
+            "name": pool,
+            "flow_id": found["id"],
+            "work_pool_name": pool,
+            "entrypoint": entrypoint,
+            "parameters": {"folder": str(folder)},
+        }
+        made = self._post("/deployments/", deployment)
+        state = {"type": "SCHEDULED"}
+        self.run = self._post(f"/deployments/{made['id']}/create_flow_run", {"state": state})["id"]
+
     def set_state(self, kind: str, *, force: bool = True) -> None:
         """Set the flow run's state, by force whatever Prefect thinks of it."""
         state = {"type": kind, "name": kind.title()}

@@ -7,10 +7,10 @@ import signal
 
 from prefect_trial import Fault, PrefectTrial
 
-__all__ = ["FAULTS"]
+__all__ = ["FAULTS", "api_away", "api_slow", "at_some_moment", "nothing"]
 
 
-def _nothing(_trial: PrefectTrial) -> None:
+def nothing(_trial: PrefectTrial) -> None:
     """Let the flow run to its end."""
 
 
@@ -50,21 +50,22 @@ def _flow_frozen(trial: PrefectTrial) -> None:
 
 def _cancelled(trial: PrefectTrial) -> None:
     """Cancel the flow run by the API, and do what Prefect's runner then does."""
-    _at_some_moment(trial)
+    at_some_moment(trial)
     if not trial.is_over():
         trial.cancel(trial.rng.choice((os.kill, os.killpg)))
 
 
 def _cancelled_script(trial: PrefectTrial) -> None:
     """Cancel the flow run by the API, where nobody tells its process."""
-    _at_some_moment(trial)
+    at_some_moment(trial)
     if trial.is_over():
         return
     trial.api.set_state("CANCELLING")
     trial.cancelled()
 
 
-def _at_some_moment(trial: PrefectTrial) -> None:
+def at_some_moment(trial: PrefectTrial) -> None:
+    """Wait until the flow has begun, mostly until its apps run."""
     trial.starts()
     if trial.rng.random() < 0.8:
         trial.runs()
@@ -96,7 +97,7 @@ def _killed_and_cancelled(trial: PrefectTrial) -> None:
         trial.cancel()
 
 
-def _api_away(trial: PrefectTrial) -> None:
+def api_away(trial: PrefectTrial) -> None:
     """Have the API away for some seconds, once or twice."""
     for _ in range(trial.rng.choice((1, 2))):
         trial.runs()
@@ -106,7 +107,7 @@ def _api_away(trial: PrefectTrial) -> None:
         trial.proxy.away = False
 
 
-def _api_slow(trial: PrefectTrial) -> None:
+def api_slow(trial: PrefectTrial) -> None:
     """Let every request take a tenth of a second longer."""
     trial.proxy.delay_s = 0.1
 
@@ -133,7 +134,7 @@ def _api_away_and_killed(trial: PrefectTrial) -> None:
 
 
 FAULTS: dict[str, Fault] = {
-    "nothing": Fault(act=_nothing, stretches=False),
+    "nothing": Fault(act=nothing, stretches=False),
     "flow-killed": Fault(act=_flow_killed),
     "flow-terminated": Fault(act=_flow_terminated),
     "flow-frozen": Fault(act=_flow_frozen),
@@ -141,8 +142,8 @@ FAULTS: dict[str, Fault] = {
     "cancelled-script": Fault(act=_cancelled_script, holds=True, stretches=False, supervised=False),
     "killed-and-cancelled": Fault(act=_killed_and_cancelled, holds=True, stretches=False),
     "left-alone": Fault(act=_left_alone, holds=True, stretches=False, leaves=True, options={"lease_s": 15.0}),
-    "api-away": Fault(act=_api_away),
-    "api-slow": Fault(act=_api_slow),
+    "api-away": Fault(act=api_away),
+    "api-slow": Fault(act=api_slow),
     "api-deaf": Fault(act=_api_deaf),
     "api-away-and-killed": Fault(act=_api_away_and_killed),
 }

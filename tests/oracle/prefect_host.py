@@ -1,8 +1,9 @@
 """Starts the processes of flow runs quickly: it has imported Prefect, and forks one for each request.
 
 ``python prefect_host.py SOCKET`` says ``ready`` on stdout and serves until it is killed. A request is a line
-of JSON with the process's variables and the file for its output; the answer is its process id. The process
-leads a session of its own and runs what a worker of Prefect would start: ``python -m prefect.engine``.
+of JSON with the process's module and words, its variables and the file for its output; the answer is its
+process id. The process leads a session of its own and runs what a worker of Prefect would start, ``python -m
+prefect.engine``, or is itself a worker, ``python -m prefect worker start``.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ import socket
 import sys
 import threading
 
+import prefect.cli
+import prefect.cli.worker
 import prefect.context
 import prefect.flow_engine
 import prefect_program  # noqa: F401  # what the flows import is there when they start
+
+import prefect_torchx.worker  # noqa: F401  # likewise
 
 __all__: list[str] = []
 
@@ -43,8 +48,8 @@ def _serve(path: str) -> dict[str, object]:
             file.write(f"{pid}\n")
 
 
-def _become(request: dict[str, object]) -> None:
-    """Be the process of a flow run as a worker would have started it."""
+def _become(request: dict[str, object]) -> str:
+    """Be the process that was asked for; return the name of the module that it runs."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,9 +62,11 @@ def _become(request: dict[str, object]) -> None:
     os.environ.update(environment)
     random.seed()
     prefect.context.refresh_global_settings_context()
-    sys.argv = ["prefect.engine"]
+    words = request["words"]
+    assert isinstance(words, list)
+    sys.argv = words
+    return str(words[0])
 
 
 if __name__ == "__main__":
-    _become(_serve(sys.argv[1]))
-    runpy.run_module("prefect.engine", run_name="__main__", alter_sys=True)
+    runpy.run_module(_become(_serve(sys.argv[1])), run_name="__main__", alter_sys=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from judge import TERMINAL, Evidence, Promises, Violation, judge, judge_lines
 from truth import Copy, Key, Said
 
-__all__ = ["AppSeen", "CallSeen", "judge_call", "shown_copies"]
+__all__ = ["AppSeen", "CallSeen", "HostSeen", "judge_call", "judge_hosts", "shown_copies"]
 
 Document = dict[str, Any]
 _PREFIXED = re.compile(r"\[(\w+)/(\d+)\] (.*)", re.DOTALL)
@@ -54,6 +54,48 @@ class CallSeen:
     outcomes: list[Document]
     """What each try of it that ended returned or raised."""
     artifacts: list[Document] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSeen:
+    """One app in which a worker ran the flow."""
+
+    handle: str
+    state: str
+    message: str
+    is_over: bool
+
+
+def judge_hosts(
+    hosts: Sequence[HostSeen],
+    starts: Sequence[Document],
+    *,
+    handouts: int,
+    may_end: Mapping[str, tuple[str, ...]],
+) -> list[Violation]:
+    """Return every promise that was broken to a flow run by the workers that ran it.
+
+    Args:
+        hosts: The apps in which the flow ran.
+        starts: What the processes of these noted when the flow began.
+        handouts: How often the flow run was handed to a worker, at most.
+        may_end: States that are excused, and words that are in the message of such an app.
+    """
+    found = []
+    if len(hosts) > handouts:
+        found.append(Violation("app-twice", f"{len(hosts)} apps of {handouts} hand-outs"))
+    for handle, count in Counter(start["app"] for start in starts).items():
+        if count > 1:
+            found.append(Violation("ran-twice", f"{handle}: {count} processes began the flow"))
+    known = {host.handle for host in hosts}
+    found += [Violation("strange-app", str(s["app"])) for s in starts if s["app"] not in known]
+    found += [Violation("two-at-once", f"{s['app']} began beside another") for s in starts if s["overlap"]]
+    for host in hosts:
+        if not host.is_over:
+            found.append(Violation("left-running", f"{host.handle} is {host.state}"))
+        elif host.state != "SUCCEEDED" and not any(w in host.message for w in may_end.get(host.state, ())):
+            found.append(Violation("wrong-state", f"{host.handle}: {host.state} ({host.message})"))
+    return found
 
 
 def judge_call(

@@ -1,12 +1,14 @@
 """The flows of the Prefect driver: each runs the apps of one trial, in one form.
 
 A flow gets the trial's folder. It finds the requests there (``requests.json``), and notes there which process
-began which start of the flow run (``starts``) and what came of each call (``outcomes``).
+began which start of the flow run (``starts``) and what came of each call (``outcomes``). The process holds a
+lock as long as it lives, and notes when it finds it held: then two processes run the flow at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import time
@@ -35,8 +37,19 @@ def _begin(folder: str) -> list[int]:
     context = FlowRunContext.get()
     assert context is not None
     assert context.flow_run is not None
-    _add(folder, "starts", run=str(context.flow_run.id), number=context.flow_run.run_count)
+    facts = {"parent": os.getppid(), "app": os.environ.get("TORCHX_JOB_ID"), "overlap": not _lock(folder)}
+    _add(folder, "starts", run=str(context.flow_run.id), number=context.flow_run.run_count, **facts)
     return list(range(len(json.loads((Path(folder) / "requests.json").read_text()))))
+
+
+def _lock(folder: str) -> bool:
+    """Hold the flow's lock until this process ends; return whether no other process holds it."""
+    fd = os.open(Path(folder) / "flow.alive", os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _request(folder: str, call: int) -> tuple[AppDef, dict[str, Any]]:

@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from torchx_core import AppDef, Role, Runner, get_runner
 from torchx_core.specs import RetryPolicy, is_terminal, macros
 from torchx_core.testing import wait_until
 
-__all__ = ["FORMS", "Fault", "PrefectTrial"]
+__all__ = ["FORMS", "LIMIT_S", "Begin", "Fault", "PrefectTrial"]
 
 HERE = Path(__file__).parent
 FORMS: dict[str, tuple[int, ...]] = {
@@ -37,11 +37,14 @@ FORMS: dict[str, tuple[int, ...]] = {
     "mapped": (2, 3),
     "awaited": (1, 2),
     "pooled": (1, 2),
+    "worker": (1, 2),
 }
-"""The flows of the program, and how many apps each may have."""
+"""The flows of the program, and ``direct`` on a worker; how many apps each may have."""
 LIMIT_S = 240.0
 """After how long something that must come counts as hung, on a busy host."""
 SESSION = "oracle"
+Begin = Callable[[Sequence[str], Mapping[str, str], Path], int]
+"""Starts a module with words, variables and a file for its output; returns its process id."""
 START = (
     'mkdir -p "$$1"; ln -s "$$0/script.json" "$$1/" 2> /dev/null; '
     'exec python3 -S -E "$$0/witness.py" "$$1" "$$2" "$$3"'
@@ -56,7 +59,8 @@ LEFT_OVER = "cancelled because its Prefect flow run is Cancelling"
 class Fault:
     """One kind of disturbance."""
 
-    act: Callable[[PrefectTrial], None]
+    act: Callable[[Any], None]
+    """Disturbs a `PrefectTrial`, or one that is derived from it."""
     holds: bool = False
     """The apps run until the disturbance ends them."""
     stretches: bool = True
@@ -80,7 +84,7 @@ class PrefectTrial:
         seed: int,
         root: Path,
         server: str,
-        begin: Callable[[Mapping[str, str], Path], int],
+        begin: Begin,
     ) -> None:
         """Write down what the flow is to run; nothing is begun."""
         self.form, self.fault, self.root = form, fault, root
@@ -111,12 +115,12 @@ class PrefectTrial:
     # --- what a fault uses
 
     def starts(self, number: int = 1) -> None:
-        """Wait until the flow has begun so many times, or its process has ended."""
-        self.eventually(lambda: len(self._notes("starts")) >= number or ends(self.pids[-1], 0), "start")
+        """Wait until the flow has begun so many times, or is over."""
+        self.eventually(lambda: len(self._notes("starts")) >= number or self.is_over(), "start")
 
     def runs(self) -> bool:
-        """Wait for the first witness, or the end of the flow's process; return whether there is a witness."""
-        self.eventually(lambda: self._witnesses() or ends(self.pids[-1], 0), "app")
+        """Wait for the first witness, or the end of the flow; return whether there is a witness."""
+        self.eventually(lambda: self._witnesses() or self.is_over(), "app")
         return bool(self._witnesses())
 
     def begin(self) -> None:
@@ -132,7 +136,7 @@ class PrefectTrial:
             self._hang_up()
             self._channel = Channel()
             environment |= self._channel.environment
-        self.pids.append(self._begin(environment, self.root / "flow.log"))
+        self.pids.append(self._begin(["prefect.engine"], environment, self.root / "flow.log"))
 
     def begin_again(self) -> None:
         """Have the flow run once more, whatever Prefect thinks of it."""
@@ -206,7 +210,7 @@ class PrefectTrial:
         """Carry the trial out and judge it."""
         try:
             self._prepare()
-            self.api.create(self.form, self.root, supervised=self.fault.supervised)
+            self._create()
             self.begin()
             self.fault.act(self)
             if not self.fault.leaves:
@@ -215,6 +219,9 @@ class PrefectTrial:
             return Judged(self.violations, report)
         finally:
             self._clean()
+
+    def _create(self) -> None:
+        self.api.create(self.form, self.root, supervised=self.fault.supervised)
 
     def _prepare(self) -> None:
         requests = []

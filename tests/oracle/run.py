@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -167,7 +167,11 @@ def start_engines(names: Iterable[str], stack: ExitStack, root: Path) -> None:
 
 
 def plan(
-    faults: list[str], seed: int, root: Path, weights: Mapping[str, int] = MappingProxyType({})
+    faults: list[str],
+    seed: int,
+    root: Path,
+    weights: Mapping[str, int] = MappingProxyType({}),
+    engines: Collection[str] = (),
 ) -> Iterator[Work]:
     """Yield trials without end: every fault on all that was started and that it is for, again and again.
 
@@ -176,6 +180,7 @@ def plan(
         seed: That of the first trials.
         root: Where their files lie.
         weights: How many of each fault a backend, or an engine, gets in each round; otherwise one.
+        engines: What was asked for, each ``ENGINE`` or ``ENGINE:FORM``; none for all forms of all.
 
     Raises:
         SystemExit: No fault of that name is for what was started.
@@ -184,7 +189,11 @@ def plan(
     if FAKE in known:
         known[FAKE] = list(FAKE_FAULTS)
     for each in ENGINES_STARTED.values():
-        known |= {f"{each.name}:{form}": list(names) for form, names in each.faults.items()}
+        known |= {
+            f"{each.name}:{form}": list(names)
+            for form, names in each.faults.items()
+            if not engines or {each.name, f"{each.name}:{form}"} & set(engines)
+        }
     pairs = [
         (name, fault, i)
         for name, those in known.items()
@@ -203,6 +212,12 @@ def plan(
         number += max(i for _, _, i in pairs) + 1
 
 
+def _engine(name: str) -> str:
+    if split(name)[0] not in ENGINES:
+        raise argparse.ArgumentTypeError(f"{name!r}; known: {', '.join(ENGINES)}")
+    return name
+
+
 def _show(outcome: Outcome) -> None:
     print(f"{outcome.backend} {outcome.fault} --seed {outcome.seed}: ", end="")
     print("; ".join(f"{v.name} ({v.detail[:300]})" for v in outcome.violations[:6]), flush=True)
@@ -219,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.scenario:
             return _rerun(loaded(options.scenario.read_text()), stack, root)
         start(backends, stack, root)
-        start_engines(options.engine, stack, root)
+        start_engines({split(each)[0] for each in options.engine}, stack, root)
         outcomes = _run(options, root)
         bad = [outcome for outcome in outcomes if outcome.violations]
         for outcome in bad[: options.shrink]:
@@ -234,7 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, root: Path) -> list[Outcome]:
     weights = {name: int(number) for name, _, number in (each.partition("=") for each in options.weight)}
-    works = islice(plan(options.fault, options.seed, root, weights), options.trials)
+    works = islice(plan(options.fault, options.seed, root, weights, options.engine), options.trials)
     until = None if options.seconds is None else time.monotonic() + options.seconds
     started: list[Backend | Engine] = [*STARTED.values(), *ENGINES_STARTED.values()]
     workers = options.workers or min(each.workers or 2 * (os.cpu_count() or 1) for each in started)
@@ -284,7 +299,13 @@ def _show_smallest(outcome: Outcome, root: Path) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Attack every promise and judge what is shown by what ran.")
     parser.add_argument("--backend", nargs="*", default=[], choices=sorted(BACKENDS), help="local_cwd")
-    parser.add_argument("--engine", nargs="*", default=[], choices=ENGINES, help="run its tasks")
+    parser.add_argument(
+        "--engine",
+        nargs="*",
+        default=[],
+        type=_engine,
+        help="run its tasks, in all forms or in one: prefect:worker",
+    )
     parser.add_argument("--fault", nargs="*", default=[], help="these alone; default: all")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--trials", type=int, help="how many at most")

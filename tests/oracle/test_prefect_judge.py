@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from judge import Promises
-from prefect_judge import AppSeen, CallSeen, judge_call
+from prefect_judge import AppSeen, CallSeen, HostSeen, judge_call, judge_hosts
 from truth import Copy, Said
 from witness import line
 
@@ -87,3 +88,43 @@ def test_a_second_app_needs_a_failure_and_a_second_start() -> None:
     call.apps.append(other)
     found = judge_call(call, Promises(), starts=1, may_repeat=False, has_rest=True)
     assert [v.name for v in found].count("app-twice") == 2
+
+
+HOST = HostSeen(handle="local_cwd://torchx/a", state="SUCCEEDED", message="", is_over=True)
+BEGAN = {"app": HOST.handle, "overlap": False}
+CANCELLED = replace(HOST, state="CANCELLED", message="cancelled because somebody wished it")
+
+
+def _host_names(hosts: list[HostSeen], starts: list[dict[str, Any]], **excused: tuple[str, ...]) -> set[str]:
+    return {found.name for found in judge_hosts(hosts, starts, handouts=1, may_end=excused)}
+
+
+def test_a_flow_run_that_a_worker_ran_once_breaks_nothing() -> None:
+    """One app for its one hand-out, in which the flow began once, or not at all."""
+    assert _host_names([HOST], [BEGAN]) == set()
+    assert _host_names([HOST], []) == set()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "starts", "name"),
+    [
+        ([HOST, replace(HOST, handle="local_cwd://torchx/b")], [BEGAN], "app-twice"),
+        ([HOST], [BEGAN, BEGAN], "ran-twice"),
+        ([HOST], [{**BEGAN, "overlap": True}], "two-at-once"),
+        ([HOST], [{**BEGAN, "app": None}], "strange-app"),
+        ([replace(HOST, state="RUNNING", is_over=False)], [BEGAN], "left-running"),
+        ([CANCELLED], [BEGAN], "wrong-state"),
+    ],
+)
+def test_a_workers_breach_is_told_by_its_name(
+    hosts: list[HostSeen], starts: list[dict[str, Any]], name: str
+) -> None:
+    """Two apps of one hand-out, two starts in one app, two at once, an app that runs on or ends otherwise."""
+    assert _host_names(hosts, starts) == {name}
+
+
+def test_a_workers_app_may_end_as_the_fault_excuses_and_for_no_other_reason() -> None:
+    """Its message holds one of the words that go with the state."""
+    assert _host_names([CANCELLED], [BEGAN], CANCELLED=("somebody wished",)) == set()
+    assert _host_names([CANCELLED], [BEGAN], CANCELLED=("lease",)) == {"wrong-state"}
+    assert _host_names([CANCELLED], [BEGAN], FAILED=("",)) == {"wrong-state"}
