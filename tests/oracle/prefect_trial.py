@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from backends import LocalBackend
 from daemons import ends
@@ -28,7 +28,7 @@ from torchx_core import AppDef, Role, Runner, get_runner
 from torchx_core.specs import RetryPolicy, is_terminal, macros
 from torchx_core.testing import wait_until
 
-__all__ = ["FORMS", "LIMIT_S", "Begin", "Fault", "PrefectTrial"]
+__all__ = ["FORMS", "Begin", "Fault", "PrefectTrial"]
 
 HERE = Path(__file__).parent
 FORMS: dict[str, tuple[int, ...]] = {
@@ -40,8 +40,6 @@ FORMS: dict[str, tuple[int, ...]] = {
     "worker": (1, 2),
 }
 """The flows of the program, and ``direct`` on a worker; how many apps each may have."""
-LIMIT_S = 240.0
-"""After how long something that must come counts as hung, on a busy host."""
 SESSION = "oracle"
 Begin = Callable[[Sequence[str], Mapping[str, str], Path], int]
 """Starts a module with words, variables and a file for its output; returns its process id."""
@@ -75,6 +73,9 @@ class Fault:
 
 class PrefectTrial:
     """What a fault may use, and the evidence that is gathered."""
+
+    limit_s: ClassVar[float] = 240.0
+    """After how long something that must come counts as hung, on a busy host."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class PrefectTrial:
 
     def wait_for_end(self) -> None:
         """Wait for the end of the flow's process."""
-        if not ends(self.pids[-1], LIMIT_S):
+        if not ends(self.pids[-1], self.limit_s):
             self.broken("hang", "the flow's process does not end")
 
     def pause(self, most_s: float) -> None:
@@ -184,7 +185,7 @@ class PrefectTrial:
     def eventually(self, condition: Callable[[], object], what: str) -> bool:
         """Wait for something that must come; not coming is a hang."""
         try:
-            wait_until(condition, LIMIT_S)
+            wait_until(condition, self.limit_s)
         except AssertionError:
             self.broken("hang", f"{what} never came")
             return False

@@ -13,14 +13,14 @@ import re
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import final
+from typing import ClassVar, final
 
 from daemons import ends, environ
 from judge import Violation
 from local_apps import processes
 from prefect_judge import HostSeen, judge_hosts
 from prefect_server import SETTINGS
-from prefect_trial import LIMIT_S, PrefectTrial
+from prefect_trial import PrefectTrial
 from typing_extensions import override
 
 from torchx_core import get_runner
@@ -42,6 +42,8 @@ KILLED = re.compile(r"SIGKILL|-9\b")
 class WorkerTrial(PrefectTrial):
     """Its processes are the workers of a pool of its own."""
 
+    limit_s: ClassVar[float] = 900.0
+    """Four programs import Prefect one after the other, until a flow has begun."""
     _workers: dict[str, int]
 
     @override
@@ -85,7 +87,7 @@ class WorkerTrial(PrefectTrial):
         pid = self._workers[name]
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-        if number in {signal.SIGKILL, signal.SIGTERM} and not ends(pid, LIMIT_S):
+        if number in {signal.SIGKILL, signal.SIGTERM} and not ends(pid, self.limit_s):
             self.broken("hang", f"worker {name} does not end")
 
     def kill_app(self, *, whole: bool) -> None:
