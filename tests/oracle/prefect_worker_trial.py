@@ -129,6 +129,8 @@ class WorkerTrial(PrefectTrial):
                 os.kill(pid, signal.SIGKILL)
         if over and not self.eventually(lambda: not self._left(), "end of the last process"):
             self.violations += [Violation("left-running", " ".join(_words(pid))) for pid in self._left()]
+        if self.api.state()["type"] == "FAILED":  # Prefect's own exit code for a flow that failed
+            self.hosts_may_end.setdefault("FAILED", ("exit code 1",))
         self.violations += judge_hosts(
             self._hosts(), self._notes("starts"), handouts=self.handouts, may_end=self.hosts_may_end
         )
