@@ -87,6 +87,8 @@ class WorkerTrial(PrefectTrial):
         pid = self._workers[name]
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+        if number in {signal.SIGKILL, signal.SIGTERM}:
+            del self._workers[name]
         if number in {signal.SIGKILL, signal.SIGTERM} and not ends(pid, self.limit_s):
             self.broken("hang", f"worker {name} does not end")
 
@@ -110,7 +112,12 @@ class WorkerTrial(PrefectTrial):
 
     @override
     def is_over(self) -> bool:
-        """Return whether the flow run has a final state."""
+        """Return whether the flow run has a final state; start workers again that have ended by themselves.
+
+        Prefect's worker gives up where a busy server does not answer at its start; a service manager helps.
+        """
+        for name in [name for name, pid in self._workers.items() if ends(pid, 0)]:
+            self.start_worker(name)
         return self.api.state()["type"] in OVER
 
     @override
@@ -124,9 +131,8 @@ class WorkerTrial(PrefectTrial):
     def _wait_for_apps(self) -> None:
         """Wait until the apps are over; then nothing may run that a worker ever started."""
         over = self.eventually(lambda: all(host.is_over for host in self._hosts()), "end of the flow's apps")
-        for pid in self._workers.values():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for name in list(self._workers):
+            self.signal_worker(signal.SIGKILL, name)
         if over and not self.eventually(lambda: not self._left(), "end of the last process"):
             self.violations += [Violation("left-running", " ".join(_words(pid))) for pid in self._left()]
         if self.api.state()["type"] == "FAILED":  # Prefect's own exit code for a flow that failed
