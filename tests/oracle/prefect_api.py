@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ PAGE = 200
 """The most that the server gives at once."""
 ASK_S = 60.0
 """How long it may take to answer, on a busy host."""
+GIVE_UP_S = 240.0
+"""For how long it is asked again when it was too busy."""
 
 
 class PrefectApi:
@@ -43,7 +46,8 @@ class PrefectApi:
 
     def create_in_pool(self, flow: str, entrypoint: str, folder: Path, *, pool: str) -> None:
         """Create a work pool, which its first worker completes, a deployment, and a flow run of that."""
-        self._post("/work_pools/", {"name": pool, "type": "torchx"})
+        with suppress(httpx.HTTPStatusError):  # 409: an earlier request, whose answer did not come, made it
+            self._post("/work_pools/", {"name": pool, "type": "torchx"})
         found = self._post("/flows/", {"name": flow})
         deployment = {
             "name": pool,
@@ -53,8 +57,8 @@ class PrefectApi:
             "parameters": {"folder": str(folder)},
         }
         made = self._post("/deployments/", deployment)
-        state = {"type": "SCHEDULED"}
-        self.run = self._post(f"/deployments/{made['id']}/create_flow_run", {"state": state})["id"]
+        run = {"state": {"type": "SCHEDULED"}, "idempotency_key": pool}
+        self.run = self._post(f"/deployments/{made['id']}/create_flow_run", run)["id"]
 
     def set_state(self, kind: str, *, force: bool = True) -> None:
         """Set the flow run's state, by force whatever Prefect thinks of it."""
@@ -119,4 +123,4 @@ class PrefectApi:
                 return None
             return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
 
-        return wait_until(ask, ASK_S).raise_for_status()
+        return wait_until(ask, GIVE_UP_S).raise_for_status()
