@@ -105,6 +105,23 @@ def test_records_arrive_in_order_many_in_a_request(api: LogApi, run: Run) -> Non
     assert len(api.requests) < 20
 
 
+def test_an_error_of_ours_loses_nothing(api: LogApi, caplog: pytest.LogCaptureFixture) -> None:
+    """The courier's thread goes on after what nobody has foreseen, and says so."""
+    failing = iter([KeyError("A_VARIABLE"), KeyError("ANOTHER"), None])
+
+    def make_api() -> Api:
+        if error := next(failing):
+            raise error
+        return Api()
+
+    run = Run(Courier(make_api))
+    run.send(0, 1, 2)
+    wait_until(lambda: run.accepted_tokens == [2], WAIT_S)
+    assert api.messages == _messages(3)
+    run.courier.leave(run)
+    assert "KeyError: 'A_VARIABLE'" in caplog.text
+
+
 def test_an_outage_loses_nothing_and_repeats_nothing(api: LogApi, run: Run) -> None:
     """Records wait for the API, however often requests break off; then they arrive in order."""
     run.send(0)

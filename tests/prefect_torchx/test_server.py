@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,6 +65,21 @@ def _version(client: SyncPrefectClient) -> str:
 
 def _is_closed(client: SyncPrefectClient) -> bool:
     return client._client.is_closed  # noqa: SLF001  (httpx's client, which has the connections)
+
+
+def test_the_environment_may_change_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefect reads all of it to change a setting, and fails when a variable goes just then."""
+    errors: list[Exception] = [KeyError("A_VARIABLE"), RuntimeError("dictionary changed size")]
+
+    def changed(settings: dict[Any, Any]) -> AbstractContextManager[Any]:
+        if errors:
+            raise errors.pop()
+        return temporary_settings(settings)
+
+    monkeypatch.setattr(server, "temporary_settings", changed)
+    with kept_connection():
+        assert ask_briefly(_version)
+    assert not errors
 
 
 def test_what_asks_again_and_again_keeps_its_connection(clients: list[SyncPrefectClient]) -> None:

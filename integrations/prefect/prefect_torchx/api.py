@@ -20,9 +20,8 @@ from prefect.client.schemas.filters import (
     LogFilterTimestamp,
 )
 from prefect.client.schemas.objects import Log
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from prefect_torchx._engine.server import Client, client_of_process
+from prefect_torchx._engine.server import Client, client_of_process, unrepeated
 
 __all__ = ["Api", "Payload", "Refused", "Unreachable"]
 
@@ -62,8 +61,7 @@ class Api:
 
     def __enter__(self) -> Self:
         """Have requests fail at once: who makes them knows when to try again."""
-        brief: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0}
-        self._open.enter_context(temporary_settings(brief))
+        self._open.enter_context(unrepeated())
         self._client = self._open.enter_context(client_of_process())
         return self
 

@@ -168,7 +168,20 @@ class Courier:
             self._changed.notify()
 
     def _work(self) -> None:
-        """Serve until no sender is left."""
+        """Serve until no sender is left, whatever goes wrong: nobody else would bring what waits."""
+        while True:
+            try:
+                self._serve()
+            except Exception:
+                if not self._failures:
+                    logger.exception("what Prefect's API is to get waits, after an error of ours")
+                self._failures += 1
+                self._doubtful = len(self._parcels)
+                if self._await_work():
+                    continue
+            return
+
+    def _serve(self) -> None:
         with self._make_api() as api, kept_connection():
             while self._await_work():
                 self._post(api)

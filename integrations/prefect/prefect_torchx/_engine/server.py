@@ -17,11 +17,12 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 
 from prefect_torchx.own import Shared
 
-__all__ = ["Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection"]
+__all__ = ["Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection", "unrepeated"]
 
 TIMEOUT_S = 2.0
 """After a SIGTERM everything must be done within a few seconds."""
 PATIENT_TIMEOUT_S = 30.0
+SETTINGS_TRIES = 100
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 
 T = TypeVar("T")
@@ -59,14 +60,32 @@ def kept_connection() -> Iterator[None]:
 
     For threads that ask again and again.
     """
-    # Settings count when a request is made, those of the client when that is.
-    brief: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0}
-    with temporary_settings(brief), client_of_process():
+    with unrepeated(), client_of_process():
         _of_this_thread.is_brief = True
         try:
             yield
         finally:
             _of_this_thread.is_brief = False
+
+
+@contextmanager
+def unrepeated() -> Iterator[None]:
+    """Have requests of this thread fail at once: who makes them knows when to try again.
+
+    Prefect reads the whole environment to change one setting, and fails when another thread changes that
+    meanwhile: it is asked again.
+    """
+    brief: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0}  # counts when a request is made
+    with ExitStack() as changed:
+        for is_last in [*[False] * SETTINGS_TRIES, True]:
+            try:
+                changed.enter_context(temporary_settings(brief))
+            except (KeyError, RuntimeError):  # a variable went, or came, while all were read
+                if is_last:
+                    raise
+            else:
+                break
+        yield
 
 
 def client_of_process() -> AbstractContextManager[Client]:
