@@ -6,7 +6,7 @@ PATH=$PATH:/usr/sbin:/sbin
 
 has() { command -v "$1" >/dev/null; }
 
-if has dockerd && has iptables && has ip && has busybox && has sshd && has openssl; then
+if has dockerd && has iptables && has ip && has busybox && has ssh && has sshd && has openssl; then
     exit 0
 fi
 if [ "$(id -u)" != 0 ] || ! has apt-get; then
@@ -21,6 +21,6 @@ if [ ! -e $policy ]; then # the package would start an engine for the whole host
     trap 'rm -f $policy' EXIT
 fi
 export DEBIAN_FRONTEND=noninteractive
-packages="docker.io busybox-static iptables iproute2 openssh-server openssl"
+packages="docker.io busybox-static iptables iproute2 openssh-client openssh-server openssl"
 install() { apt-get install -y -qq --no-install-recommends $packages >/dev/null; }
 install || { apt-get update -qq && install; } || echo "that failed: the tests of the Docker scheduler will be skipped"

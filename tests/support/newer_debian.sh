@@ -10,7 +10,8 @@ shift
 repository=$(cd "$(dirname "$0")/../.." && pwd)
 root=$repository/build/debian-$suite
 packages="python3 python3-venv ca-certificates make git procps iproute2 iptables busybox-static openssl openssh-server
- slurmctld slurmd slurm-client slurmdbd munge mariadb-server docker.io docker-cli podman crun catatonit util-linux"
+ openssh-client slurmctld slurmd slurm-client slurmdbd munge mariadb-server docker.io docker-cli podman crun catatonit
+ util-linux"
 
 make_root() {
     command -v debootstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq debootstrap >/dev/null; }

@@ -261,8 +261,8 @@ def test_an_error_file_is_in_the_status(runner: Runner) -> None:
 
 
 def test_replicas_find_each_other(runner: Runner) -> None:
-    """By the name in TORCHX_RANK0_HOST, and by role and number."""
-    meet = "ping -c 1 -w 20 $TORCHX_RANK0_HOST && ping -c 1 -w 20 worker-1 || exit 1"
+    """By the name in TORCHX_RANK0_HOST, and by role and number, once both have been started."""
+    meet = "for peer in $TORCHX_RANK0_HOST worker-1; do until ping -c 1 -w 20 $peer; do sleep 0.1; done; done"
     # Nobody leaves before both have found everybody.
     stay = "cd /run/torchx; touch met.$(hostname); until [ $(ls | grep -c met) = 2 ]; do sleep 0.1; done"
     pings = shell(f"{meet}; {stay}", num_replicas=2)
