@@ -13,6 +13,7 @@ from slurm_cluster import SlurmCluster
 
 from torchx_core.runner import Runner
 from torchx_core.schedulers.slurm import create_scheduler
+from torchx_core.schedulers.slurm.job import state_of
 from torchx_core.specs import AppDef, AppState
 from torchx_core.testing import wait_until
 
@@ -221,6 +222,6 @@ def test_what_slurm_itself_says(runner: Runner) -> None:
     reaches(runner, handle, 2)
     native = cast("dict[str, Any]", runner.describe_native(handle))
     assert native["sbatch"][0] == "sbatch"
-    assert [row["job_state"] for row in native["squeue"]] == ["RUNNING", "RUNNING"]
+    assert [state_of(row["job_state"]) for row in native["squeue"]] == ["RUNNING", "RUNNING"]
     assert "hunter2" not in str(native)
     assert runner.describe_native(handle + "x") is None
