@@ -49,11 +49,14 @@ class PrefectApi:
         with suppress(httpx.HTTPStatusError):  # 409: an earlier request, whose answer did not come, made it
             self._post("/work_pools/", {"name": pool, "type": "torchx"})
         found = self._post("/flows/", {"name": flow})
+        code = folder / "code"
+        code.mkdir()
         deployment = {
             "name": pool,
             "flow_id": found["id"],
             "work_pool_name": pool,
             "entrypoint": entrypoint,
+            "path": str(code),  # without one Prefect copies the worker's directory for each start of the flow
             "parameters": {"folder": str(folder)},
         }
         made = self._post("/deployments/", deployment)
