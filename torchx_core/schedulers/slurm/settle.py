@@ -45,7 +45,7 @@ def _settle(record: AppRecord, queue: JobQueue) -> Standing:
     verdict = decide(record, facts, None)
     if not is_terminal(verdict.state):
         with suppress(SchedulerError):
-            verdict = decide(record, facts, _asked(record, facts, queue))
+            verdict = _decided(record, facts, _asked(record, facts, queue))
     return _standing(record, facts, verdict)
 
 
@@ -73,8 +73,18 @@ def look(record: AppRecord, queue: JobQueue, *, asked_after: float) -> Look:
     facts = read_facts(record)
     verdict = decide(record, facts, None)
     if not is_terminal(verdict.state):
-        verdict = decide(record, facts, _listed_since(record, facts, queue, asked_after))
+        verdict = _decided(record, facts, _listed_since(record, facts, queue, asked_after))
     return Look(verdict, _standing(record, facts, verdict) if is_terminal(verdict.state) else None)
+
+
+def _decided(record: AppRecord, facts: Facts, job: Job | None) -> Verdict:
+    """Decide; should Slurm say that it is over, then by what the nodes have written by now.
+
+    While Slurm was asked the app may have ended well, and files that were read before do not say so.
+    """
+    verdict = decide(record, facts, job)
+    is_last = is_terminal(verdict.state) and verdict.for_good
+    return decide(record, read_facts(record), job) if is_last else verdict
 
 
 def _listed_since(record: AppRecord, facts: Facts, queue: JobQueue, asked_after: float) -> Job | None:

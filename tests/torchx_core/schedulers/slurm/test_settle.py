@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -104,6 +105,30 @@ def test_an_answer_that_is_older_than_the_job(
             assert not any(is_terminal(event.state) for event in changes)
             if asked.exists() and len(asked.read_text()) > 2:
                 break
+
+
+def test_an_app_that_ends_well_while_slurm_is_asked(
+    program: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    """Has succeeded: that its job is over is newer than the files, which are read once more."""
+    with _runner(tmp_path) as runner:
+        handle = runner.run(APP, "slurm", app_id="one")
+        directory = _app_dir(tmp_path)
+        attempt = Path(json.loads((directory / "plan.json").read_text())["replicas"][0]["log_dir"]) / "0"
+        files = {
+            directory / "run.0.json": {"time": 1.0, "nodes": "n"},
+            attempt / "start.json": {"time": 1.0, "host": "n", "run": 0, "orders": 0},
+            attempt / "end.json": {"code": 0, "told": False, "time": 2.0},
+            directory / "left" / "0.0": {},
+        }
+        writes = [
+            f"mkdir -p {path.parent}\necho '{json.dumps(data)}' >{path}" for path, data in files.items()
+        ]
+        job = {"job_id": 7, "job_state": "COMPLETED", "name": "one", "comment": "somebody's own words"}
+        program("squeue", "\n".join([*writes, listing(job)]))
+        status = runner.status(handle)
+    assert status is not None
+    assert status.state is AppState.SUCCEEDED
 
 
 def test_a_controller_that_is_away_has_no_word_on_what_may_be_deleted(
