@@ -24,7 +24,7 @@ from time import monotonic
 from typing import Protocol, final
 
 from prefect_torchx.attempts import Attempts, has_failed
-from prefect_torchx.naming import Holder, Standing, Work, stand
+from prefect_torchx.naming import Holder, Standing, Work, is_given_up, stand
 from prefect_torchx.position import Position
 from prefect_torchx.reading import Page, Reading
 from prefect_torchx.story import Follow, Story, patiently
@@ -181,8 +181,9 @@ class Hold:
 
     def _stand(self, owner: str | None, *, shared: bool) -> Standing:
         assert self._me is not None
-        standing = stand(owner, self._me)
-        return Standing.FREE if shared and standing is not Standing.GIVEN_UP else standing
+        if not shared:
+            return stand(owner, self._me)
+        return Standing.GIVEN_UP if owner is not None and is_given_up(owner) else Standing.FREE
 
     def _submit(self, request: Request, slot: int, attempt: int) -> Story[bool]:
         handle = self._name(request, slot, attempt)

@@ -184,10 +184,11 @@ def stand(owner: str | None, me: Holder) -> Standing:
     if owner in (None, me.token):
         return Standing.FREE  # submitted by a process that died before it could sign, or by this very call
     assert owner is not None
-    if is_given_up(owner):
-        return Standing.GIVEN_UP
     holder = Holder.parse(owner)
-    return _compare(holder, me) if holder else Standing.OVERTAKEN
+    standing = _compare(holder, me) if holder else None
+    if is_given_up(owner) and standing is not Standing.OVERTAKEN:  # a later try decides what follows
+        return Standing.GIVEN_UP
+    return standing or Standing.OVERTAKEN
 
 
 def _compare(holder: Holder, me: Holder) -> Standing:
