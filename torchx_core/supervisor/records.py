@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from torchx_core.supervisor.reading import DamagedFile, read_object
 
@@ -27,17 +27,6 @@ RENEW = b"R"  # a byte for CTL: the lease is renewed
 STOP = b"S"  # a byte for CTL: cancel, by someone who found no room to write CANCEL
 
 Json: TypeAlias = "dict[str, object]"
-
-
-class CancelRequest(NamedTuple):
-    """The content of CANCEL."""
-
-    outcome: str
-    msg: str
-    grace_s: float | None
-    """None for the app's own."""
-    monotonic: float
-    """When it was asked, on the clock that all processes of one boot share and that never jumps."""
 
 
 def read_json(path: str) -> Json | None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalFeed"]
 
 _MAX_ENTRIES = 4096
-"""Bytes of text in one batch, unless a single record has more."""
+"""How many entries of the timeline are read at a time, at most."""
 
 _RENEWALS_PER_LEASE = 4
 
