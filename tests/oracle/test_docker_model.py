@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import cache
-from itertools import product
+from itertools import product, starmap
 from typing import Any, NamedTuple
 
 import pytest
@@ -107,9 +107,9 @@ class App(NamedTuple):
 
 
 APPS = [
-    App(roles, policy, retries)
-    for roles, policy, retries in product(
-        (("a",), ("a", "a"), ("a", "b")), ("REPLICA", "ROLE", "APPLICATION"), (0, 1)
+    pytest.param(app, marks=pytest.mark.slow if len(app.roles) > 1 and app.retries else ())
+    for app in starmap(
+        App, product((("a",), ("a", "a"), ("a", "b")), ("REPLICA", "ROLE", "APPLICATION"), (0, 1))
     )
 ]
 

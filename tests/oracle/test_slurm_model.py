@@ -134,10 +134,10 @@ def _of_task(world: World, i: int, retries: int) -> Iterator[World]:
         return
     if world.job.state != "RUNNING" or i in files.left or (rows and rows[-1][1] is None):
         return
-    _, code, told = rows[-1] if rows else (0, 0, True)
-    if code == 0 or told or files.stop is not None:
+    _, ended, told = rows[-1] if rows else (0, 0, True)
+    if ended == 0 or told or files.stop is not None:
         yield world._replace(files=files._replace(left=files.left | {i}))
-    elif sum(bool(code) and not told for _, code, told in rows) <= retries:
+    elif sum(bool(row[1]) and not row[2] for row in rows) <= retries:
         assert not world.final, f"{i} starts after the end"
         again = (*rows, (files.runs - 1, None, False))
         yield world._replace(files=_with(files, i, again), up=world.up | {i})

@@ -151,7 +151,10 @@ TorchXTrigger._runner = lambda self: get_runner(state_dir=os.environ["TORCHX_STA
 
 
 @pytest.mark.usefixtures("restored")
-@pytest.mark.parametrize(("seconds", "timeout"), [(12, None), (0, None), (600, 12)])
+@pytest.mark.parametrize(
+    ("seconds", "timeout"),
+    [(0, None), *(pytest.param(*long, marks=pytest.mark.slow) for long in ((12, None), (600, 12)))],
+)
 def test_a_worker_follows_what_the_triggerer_does_not_see(
     dags: Dags, seconds: int, timeout: int | None
 ) -> None:
@@ -179,7 +182,7 @@ TorchXRunOperator(
 
 
 @pytest.mark.usefixtures("restored")
-@pytest.mark.parametrize("seconds", [12, 0])
+@pytest.mark.parametrize("seconds", [0, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_sensor_waits_for_what_the_triggerer_does_not_see(dags: Dags, seconds: int) -> None:
     """In the worker that it is resumed on."""
     with get_runner() as runner:

@@ -133,8 +133,11 @@ async def _is_given_back(run: FlowRun, end: State[None]) -> None:
 
 @pytest.mark.parametrize(
     "variables",
-    [{}, {"scheduler": "local_dokcer"}, {"lease_s": "a while"}],
-    ids=["as-it-was", "unknown-scheduler", "wrong-type"],
+    [
+        pytest.param({}, id="as-it-was"),
+        pytest.param({"scheduler": "local_dokcer"}, id="unknown-scheduler", marks=pytest.mark.slow),
+        pytest.param({"lease_s": "a while"}, id="wrong-type", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize(
     "end", [Crashed(message="boom"), Completed(message="fine")], ids=["crashed", "completed"]

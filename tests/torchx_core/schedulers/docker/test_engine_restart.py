@@ -17,7 +17,7 @@ from torchx_core.schedulers.docker import watch
 from torchx_core.specs import AppDef, AppState, Role
 from torchx_core.testing.contract.base import each_event, in_order, texts
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.slow
 
 LINES = 300
 TOO_MANY = 3000

@@ -29,7 +29,7 @@ from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.specs import AppDef, AppState
 from torchx_core.testing.steps import Print
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.slow
 
 HANDLE = "local_docker://tests/one"
 NAME = app_name("tests", "one")

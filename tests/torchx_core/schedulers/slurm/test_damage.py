@@ -21,6 +21,8 @@ from torchx_core.schedulers.slurm.node.output import RECORD
 from torchx_core.specs import AppDef, AppState, Role, is_terminal
 from torchx_core.testing import wait_until
 
+pytestmark = pytest.mark.slow
+
 HANDLE = "slurm://s/bad"
 WRITTEN = {
     "run.0.json": {"time": 1.0, "nodes": "n1"},
