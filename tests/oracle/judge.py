@@ -266,6 +266,19 @@ def _wrong_end(copy: Copy, told: Document, promises: Promises) -> str:
     return "" if good else wrong
 
 
+def _wrong_last_end(copies: dict[Key, Copy], copy: Copy, told: Document, promises: Promises) -> str:
+    """Return what is wrong about how a replica is told to have ended.
+
+    Who died just when he had started its last attempt may not have written that down: then the status has the
+    exit code of the attempt before.
+    """
+    before = copies.get((copy.role, copy.replica, copy.attempt - 1))
+    was_killed = copy.exit_code is None and copy.signal is None
+    if promises.may_lose and was_killed and before and not _wrong_end(before, told, promises):
+        return ""
+    return _wrong_end(copy, told, promises)
+
+
 def _judge_reports(
     truth: Sequence[Copy], chain: Sequence[Document], promises: Promises
 ) -> Iterator[Violation]:
@@ -305,7 +318,7 @@ def _judge_status(truth: Sequence[Copy], status: Document, promises: Promises) -
         elif replica["state"] not in TERMINAL:
             if not promises.may_lose:
                 yield Violation("unended", f"{_show(copy.key)} is {replica['state']} of a {state} app")
-        elif promises.exit_codes and (wrong := _wrong_end(copy, replica, promises)):
+        elif promises.exit_codes and (wrong := _wrong_last_end(copies, copy, replica, promises)):
             yield Violation("wrong-end", wrong)
     yield from _judge_retries(truth, status, promises)
     if promises.reports:

@@ -309,6 +309,23 @@ def test_lines_that_were_lost_by_a_fault_and_told_so_are_excused() -> None:
     assert history.verdict() == {"repeated-line"}
 
 
+@pytest.mark.parametrize(("may_lose", "verdict"), [(True, set[str]()), (False, {"wrong-end"})])
+def test_who_died_at_a_start_may_have_left_the_code_of_the_attempt_before(
+    may_lose: bool, verdict: set[str]
+) -> None:
+    """Where nobody has died the status has the end of the last attempt."""
+    history = History()
+    history.promises.may_lose, history.promises.may_end = may_lose, frozenset({"CANCELLED"})
+    _, before, _, last = history.truth
+    last.exit_code = last.signal = None
+    ends = [d for d in history.chain if d["type"] == "replica" and d["attempt"] and d["state"] != "RUNNING"]
+    history.chain[:] = [d for d in history.chain if d not in ends]
+    for status in (history.status, history.chain[-1]["status"]):
+        status["state"] = "CANCELLED"
+        status["roles"][0]["replicas"][1].update(state="CANCELLED", exit_code=before.exit_code)
+    assert history.verdict() & {"wrong-end"} == verdict
+
+
 @pytest.mark.parametrize(("policy", "is_excused"), [("APPLICATION", True), ("REPLICA", False)])
 def test_a_failure_beside_a_peers_costs_no_try(policy: str, is_excused: bool) -> None:
     """A replica that a peer's failure starts again anyway may fail itself a moment later."""

@@ -11,6 +11,8 @@ import os
 import select
 import signal
 import sys
+from contextlib import suppress
+from errno import errorcode
 from typing import NoReturn, cast
 
 from torchx_core.supervisor.closing import close_lost, has_begun
@@ -23,6 +25,8 @@ from torchx_core.supervisor.signals import signal_name
 from torchx_core.supervisor.tree import adopt_orphans, has_only_strangers, kill_descendants
 
 _PAUSE_S = 0.01
+_ERRNO = 100
+"""Exit codes of a supervisor above this one name the operating system's error that ended it."""
 
 
 def main(app_dir: str, ctl: int, inherited: list[int]) -> NoReturn:
@@ -67,11 +71,14 @@ def _supervise(app_dir: str, name: str, plan: Plan, ctl: int) -> NoReturn:
         adopt_orphans()  # does not pass to a fork
         Supervisor(app_dir, name, plan, ctl).run()
         code = 0
-    except BaseException:  # noqa: BLE001  # the last place: the guardian must learn of it, the log has the rest
+    except BaseException as err:  # noqa: BLE001  # the last place: the guardian must learn of it
         import traceback  # imported here: 2 ms that a healthy start does not pay
 
-        traceback.print_exc()
-        sys.stderr.flush()
+        if isinstance(err, OSError) and err.errno is not None and err.errno in errorcode:
+            code = _ERRNO + err.errno
+        with suppress(OSError):  # the log may have no room either
+            traceback.print_exc()
+            sys.stderr.flush()
     os._exit(code)
 
 
@@ -82,7 +89,7 @@ def _guard(app_dir: str, name: str, plan: Plan, supervisor: int) -> NoReturn:
     if status != 0 and read_final(app_dir) is None:
         _kill_all(app_dir)
         remove_groups(group_prefix(name))
-        close_lost(app_dir, plan, _how(status))
+        close_lost(app_dir, plan, how_it_ended(status))
     os._exit(0)
 
 
@@ -100,11 +107,12 @@ def _kill_all(app_dir: str) -> None:
         select.select([], [], [], _PAUSE_S)
 
 
-def _how(status: int) -> str:
+def how_it_ended(status: int) -> str:
+    """Say how a supervisor ended, by what wait(2) tells of it."""
     if os.WIFSIGNALED(status):
         return (
             f"its supervisor was killed by {signal_name(os.WTERMSIG(status))}; all its processes were killed"
         )
-    return (
-        f"its supervisor failed with exit code {os.WEXITSTATUS(status)}; see supervisor.log beside its record"
-    )
+    code = os.WEXITSTATUS(status)
+    why = f": {os.strerror(code - _ERRNO)}" if code - _ERRNO in errorcode else f" with exit code {code}"
+    return f"its supervisor failed{why}; see supervisor.log beside its record"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -20,10 +22,13 @@ from torchx_core.errors import (
     InvalidInputError,
     InvalidRunConfigException,
     NewerRecordError,
+    RecordUnavailableError,
     SchedulerError,
     SubmitFailedError,
 )
 from torchx_core.schedulers import LogsLost
+from torchx_core.specs import AppStatus
+from torchx_core.supervisor import main
 from torchx_core.testing import wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system: needs root")
@@ -70,6 +75,41 @@ def test_room_is_made_on_a_disk_that_has_no_file_left(small_disk: Path, verb: st
             assert runner.prune("local_cwd", max_count=0) == ["one"]
         assert runner.list("local_cwd") == []
         (small_disk / "room").touch()
+
+
+@needs_root
+def test_an_app_that_finds_no_file_left_fails_and_says_why(small_disk: Path) -> None:
+    """Its submit fails, or its supervisor, its replica or who looks: each of them names the cause."""
+    use_up_files(small_disk)
+    with get_runner("s", state_dir=str(small_disk)) as runner:
+
+        def end(left: int) -> str:
+            try:
+                handle = runner.run(app_of("true"), "local_cwd", app_id=f"app{left}")
+                return wait_until(lambda: _end(runner.status(handle)), 240)
+            except (SubmitFailedError, RecordUnavailableError) as err:
+                return str(err)
+
+        ends = []
+        for left in range(30):
+            (small_disk / f"file{left}").unlink()
+            ends.append(end(left))
+            shutil.rmtree(small_disk / "local_cwd")
+    assert [words for words in ends if "No space left" not in words and words != "SUCCEEDED"] == []
+    assert ends[0] != "SUCCEEDED" == ends[-1]
+
+
+def test_the_error_that_ends_a_supervisor_is_named() -> None:
+    """A user who sees the app's status need not look for the supervisor's log."""
+    told = main.how_it_ended(100 + errno.ENOSPC << 8)  # as wait(2) tells an exit code
+    assert told == "its supervisor failed: No space left on device; see supervisor.log beside its record"
+    assert main.how_it_ended(1 << 8).startswith("its supervisor failed with exit code 1;")
+
+
+def _end(status: AppStatus | None) -> str:
+    assert status is not None
+    failed = status.state is AppState.FAILED
+    return f"{status.msg} {status.failure_summary()}" if failed else status.state.name * status.is_terminal()
 
 
 def use_up_files(disk: Path) -> None:
