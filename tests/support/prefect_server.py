@@ -25,6 +25,9 @@ SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_COLORS": "false",
     "PREFECT_CLI_COLORS": "false",
+    # On a busy host a writer waits longer for the others; then the server answers 503.
+    "PREFECT_SERVER_DATABASE_TIMEOUT": "240",
+    "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "240",
     # What waits for its next look would make every test wait.
     "PREFECT_RUNNER_POLL_FREQUENCY": "1",
     "PREFECT_WORKER_QUERY_SECONDS": "1",

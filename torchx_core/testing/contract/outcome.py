@@ -150,7 +150,15 @@ class OutcomeContract(ContractBase):
         last = {(role.role, r.id): r.attempt for role in status.roles for r in role.replicas}
         assert all(last["many", k] >= 2 for k in range(3))
         lines = [event for event in events if isinstance(event, LogLine)]
-        exits = {(e.role, e.replica, e.attempt) for e in events if _ended_by_itself(e)}
+        exits = {
+            (
+                e.role,
+                e.replica,
+                e.attempt - (e.state is AppState.PENDING),
+            )  # tells of the one before
+            for e in events
+            if _ended_by_itself(e)
+        }
         for (name, k), newest in last.items():
             for number in range(newest + 1):
                 for step in (_OUT, _ERR):

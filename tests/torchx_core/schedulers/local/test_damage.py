@@ -137,7 +137,7 @@ def test_a_damaged_lock_of_a_second_cancel_is_named(state_dir: Path, damage: str
     with get_runner("s", state_dir=str(state_dir)) as runner:
         stubborn = app_of("sh", "-c", "trap '' TERM; echo up; while :; do sleep 1000; done")
         handle = runner.run(stubborn, "local_cwd")
-        wait_until(lambda: lines_of(iter([next(runner.follow(handle))])) or True, 240)
+        assert any(line.text == "up" for batch in runner.follow(handle) for line in batch.lines())
         runner.cancel(handle, grace_s=1000)
         lock = state_dir / "local_cwd" / "s" / handle.rpartition("/")[2] / "cancel.lock"
         apply(lock, damage)

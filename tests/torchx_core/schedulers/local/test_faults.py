@@ -90,7 +90,7 @@ def test_an_app_that_finds_no_file_left_fails_and_says_why(small_disk: Path) -> 
             except (SubmitFailedError, RecordUnavailableError) as err:
                 return str(err)
 
-        ends = []
+        ends: list[str] = []
         for left in range(30):
             (small_disk / f"file{left}").unlink()
             ends.append(end(left))
