@@ -21,7 +21,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import Log
 
-from prefect_torchx._engine.server import Client, client_of_process, unrepeated
+from prefect_torchx._engine.server import Client, client_of_process, kept_connection
 
 __all__ = ["Api", "Payload", "Refused", "Unreachable"]
 
@@ -61,7 +61,7 @@ class Api:
 
     def __enter__(self) -> Self:
         """Have requests fail at once: who makes them knows when to try again."""
-        self._open.enter_context(unrepeated())
+        self._open.enter_context(kept_connection())
         self._client = self._open.enter_context(client_of_process())
         return self
 

@@ -24,7 +24,6 @@ from typing import Final, NamedTuple, Protocol, final
 from prefect.settings import PREFECT_API_URL
 
 from prefect_torchx import background
-from prefect_torchx._engine.server import kept_connection
 from prefect_torchx.api import Api, Payload, Refused, Unreachable
 from prefect_torchx.own import Latest
 
@@ -175,14 +174,15 @@ class Courier:
             except Exception:
                 if not self._failures:
                     logger.exception("what Prefect's API is to get waits, after an error of ours")
-                self._failures += 1
-                self._doubtful = len(self._parcels)
-                if self._await_work():
-                    continue
-            return
+            else:
+                return
+            self._failures += 1
+            self._doubtful = len(self._parcels)
+            if not self._await_work():
+                return
 
     def _serve(self) -> None:
-        with self._make_api() as api, kept_connection():
+        with self._make_api() as api:
             while self._await_work():
                 self._post(api)
                 if not self._failures:

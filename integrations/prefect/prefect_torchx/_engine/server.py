@@ -17,7 +17,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 
 from prefect_torchx.own import Shared
 
-__all__ = ["Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection", "unrepeated"]
+__all__ = ["Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection"]
 
 TIMEOUT_S = 2.0
 """After a SIGTERM everything must be done within a few seconds."""
@@ -60,7 +60,7 @@ def kept_connection() -> Iterator[None]:
 
     For threads that ask again and again.
     """
-    with unrepeated(), client_of_process():
+    with _unrepeated(), client_of_process():
         _of_this_thread.is_brief = True
         try:
             yield
@@ -69,7 +69,7 @@ def kept_connection() -> Iterator[None]:
 
 
 @contextmanager
-def unrepeated() -> Iterator[None]:
+def _unrepeated() -> Iterator[None]:
     """Have requests of this thread fail at once: who makes them knows when to try again.
 
     Prefect reads the whole environment to change one setting, and fails when another thread changes that
@@ -77,14 +77,13 @@ def unrepeated() -> Iterator[None]:
     """
     brief: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0}  # counts when a request is made
     with ExitStack() as changed:
-        for is_last in [*[False] * SETTINGS_TRIES, True]:
+        for more_tries in reversed(range(SETTINGS_TRIES)):
             try:
                 changed.enter_context(temporary_settings(brief))
-            except (KeyError, RuntimeError):  # a variable went, or came, while all were read
-                if is_last:
-                    raise
-            else:
                 break
+            except (KeyError, RuntimeError):  # a variable went, or came, while all were read
+                if not more_tries:
+                    raise
         yield
 
 
