@@ -10,8 +10,14 @@ from torchx_core.specs import AppDef, AppStatus, Resource, Role
 
 __all__ = ["TO_THE_END", "job_of", "lines_of", "reaches", "shell_app", "shell_role", "status_of"]
 
-TO_THE_END = "exec 2>/dev/null; trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.1; done"
-"""Runs until it is told to end, and then takes it for success, as after a last checkpoint."""
+TO_THE_END = (
+    "exec 2>/dev/null; trap 'echo told; sleep 0.5; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+)
+"""Runs until it is told to end, and then takes it for success, as after a last checkpoint.
+
+That takes a moment: linuxproc signals a task last, after its processes, and may wait for a processor in
+between: what has ended well by then, ended before it was told.
+"""
 
 
 def shell_role(script: str, *, name: str = "w", replicas: int = 1, cpu: int = 1, gpu: int = 0) -> Role:

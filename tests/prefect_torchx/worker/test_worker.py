@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from httpx import HTTPStatusError, Request, Response
 from prefect import get_client
+from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import InfrastructureNotAvailable, InfrastructureNotFound
 from prefect.states import Cancelled, Pending, Running
 from prefect_pool import Pool
@@ -41,6 +44,26 @@ async def test_a_failed_app_is_a_crashed_flow_run(pool: Pool) -> None:
     assert state.is_crashed()
     assert str(state.message).startswith("replica flow/0 failed with exit code 3")
     assert str(state.message).endswith(handle_of(run))
+
+
+async def test_a_server_that_is_too_busy_crashes_nothing(
+    pool: Pool, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses to mark the flow run as the worker's for longer than Prefect's client asks again."""
+    refused = iter(["for a minute", "and another"])
+    answer = PrefectClient.update_flow_run_labels
+
+    async def update(client: PrefectClient, *args: Any) -> None:
+        if next(refused, None):
+            request = Request("PATCH", str(client.api_url))
+            raise HTTPStatusError("too busy", request=request, response=Response(503, request=request))
+        await answer(client, *args)
+
+    monkeypatch.setattr(PrefectClient, "update_flow_run_labels", update)
+    run = pool.ask("patient", command=SLEEP)
+    async with at_work(pool) as worker:
+        await worker.get_and_submit_flow_runs()
+        assert await running_app(runner) == handle_of(run)
 
 
 async def test_the_message_keeps_secrets(pool: Pool) -> None:

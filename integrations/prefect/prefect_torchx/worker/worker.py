@@ -23,12 +23,12 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from functools import partial
 from time import time
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 from uuid import UUID
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
-from httpx import HTTPError
+from httpx import HTTPError, HTTPStatusError, codes
 from prefect.exceptions import InfrastructureNotAvailable, InfrastructureNotFound, ObjectNotFound
 from prefect.states import Cancelled, Crashed
 from prefect.workers.base import BaseWorker, BaseWorkerResult
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 __all__ = ["TorchXWorker", "TorchXWorkerResult"]
+
+LABEL_TRIES: Final = 8
+"""Each takes Prefect's client a minute."""
 
 
 class TorchXWorkerResult(BaseWorkerResult):
@@ -221,6 +224,23 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         with suppress(ObjectNotFound):
             return await configuration_of(self, flow_run)
         return None
+
+    @override
+    async def _give_worker_labels_to_flow_run(self, flow_run_id: UUID) -> None:
+        """Mark the flow run as this worker's, however busy the server is.
+
+        Prefect repeats a request that is answered with 503, but not for long, and crashes the flow run then.
+        A server on SQLite answers so while others write between its reading of the labels and its writing.
+        """
+        for more_tries in reversed(range(LABEL_TRIES)):
+            try:
+                await super()._give_worker_labels_to_flow_run(flow_run_id)
+            except HTTPStatusError as err:
+                if err.response.status_code != codes.SERVICE_UNAVAILABLE or not more_tries:
+                    raise
+                self._logger.warning("the server is too busy to take flow run %s's labels", flow_run_id)
+            else:
+                return
 
     @override
     async def _propose_crashed_state(
