@@ -8,7 +8,7 @@ ENGINE ?= airflow
 SCHEDULER ?= local_cwd
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 6
-SLOW_WORKERS ?= 3
+SLOW_WORKERS ?= 2
 BENCH_ARGS ?=
 HOURS ?= 2
 SEED ?= 1
@@ -51,7 +51,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: $(DEMO_STAMP) $(if $(filter local_docker,$(SCHEDULER)),docker-engine) $(DEMO_CLUSTER) ## train a model; ENGINE=airflow SCHEDULER=local_cwd
-	ENGINE=$(ENGINE) SCHEDULER=$(SCHEDULER) $(BIN)/python dags/demo.py
+	ENGINE=$(ENGINE) SCHEDULER=$(SCHEDULER) $(BIN)/python demo/demo.py
 
 test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
@@ -126,7 +126,7 @@ browser: ## install what the tests of pages need, on Debian as root
 	@tests/support/install_chromium.sh
 
 types: .venv/dev.stamp ## mypy strict, pyright, and every public name typed
-	$(BIN)/mypy $(PACKAGES) $(wildcard tests dags benchmarks)
+	$(BIN)/mypy $(PACKAGES) $(wildcard tests dags demo benchmarks)
 	$(BIN)/pyright
 	$(BIN)/pyright --verifytypes torchx_core --ignoreexternal
 

@@ -65,7 +65,7 @@ class Digits:
         return {} if IN_CONTAINERS else {"log_dir": f"{self.folder}/logs"}
 
     def report(self, training: Mapping[str, Any], evaluation: Mapping[str, Any]) -> dict[str, Any]:
-        """Write what the run came to where people and ``demo.py`` find it; return it."""
+        """Write what the run came to where people and ``make demo`` find it; return it."""
         outcome = {**evaluation, "loss": training["loss"], "model": training["model"]}
         if not IN_CONTAINERS:  # a container's log is the engine's to keep
             outcome["logs"] = f"{self.folder}/logs"

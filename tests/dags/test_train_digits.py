@@ -14,6 +14,7 @@ from docker_engine import why_no_engine
 from slurm_cluster import running_cluster, why_no_cluster
 
 DAGS = Path(__file__).parents[2] / "dags"
+DEMO = Path(__file__).parents[2] / "demo"
 EPOCHS = 20
 
 
@@ -43,13 +44,13 @@ def test_parsing_the_dag_needs_no_training_libraries() -> None:
 def test_the_curve_shows_its_values(values: list[float], rows: int, chart: list[str]) -> None:
     """The highest value is as high as the chart, and the others are in proportion."""
     code = "import demo, json, sys; print(json.dumps(demo.plot(*json.loads(sys.argv[1]))))"
-    shown = _run("-c", code, json.dumps([values, rows]), PYTHONPATH=str(DAGS))
+    shown = _run("-c", code, json.dumps([values, rows]), PYTHONPATH=str(DEMO))
     assert json.loads(shown.stdout) == chart
 
 
 def test_an_engine_that_is_not_there_is_named() -> None:
     """With the ones that are."""
-    shown = _run(str(DAGS / "demo.py"), ENGINE="prefct")
+    shown = _run(str(DEMO / "demo.py"), ENGINE="prefct")
     assert (shown.returncode, shown.stdout) == (2, "unknown engine 'prefct'; known: airflow, prefect\n")
 
 
@@ -59,7 +60,7 @@ def test_an_engine_that_is_not_there_is_named() -> None:
 @pytest.mark.timeout(900)
 def test_the_demo_trains_a_model(tmp_path: Path) -> None:
     """A real DAG run: both replicas' lines are in the task's log, and the last lines say what came of it."""
-    demo = _run(str(DAGS / "demo.py"), str(tmp_path))
+    demo = _run(str(DEMO / "demo.py"), str(tmp_path))
     assert demo.returncode == 0, demo.stdout
 
     for replica in range(2):
@@ -79,7 +80,7 @@ def test_the_demo_trains_a_model(tmp_path: Path) -> None:
 
 def test_a_scheduler_that_is_not_there_is_named() -> None:
     """With the ones that are."""
-    shown = _run(str(DAGS / "demo.py"), SCHEDULER="local_dokcer")
+    shown = _run(str(DEMO / "demo.py"), SCHEDULER="local_dokcer")
     assert (shown.returncode, shown.stdout) == (
         2,
         "unknown scheduler 'local_dokcer'; known: local_cwd, local_docker, slurm\n",
@@ -93,7 +94,7 @@ def test_a_scheduler_that_is_not_there_is_named() -> None:
 @pytest.mark.skipif(why_no_engine() is not None, reason=str(why_no_engine()))
 def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
     """The same DAG on a Docker engine: the replicas meet over the app's network, the model is left here."""
-    demo = _run(str(DAGS / "demo.py"), str(tmp_path), SCHEDULER="local_docker", DOCKER_HOST="/no/engine.sock")
+    demo = _run(str(DEMO / "demo.py"), str(tmp_path), SCHEDULER="local_docker", DOCKER_HOST="/no/engine.sock")
     assert demo.returncode == 0, demo.stdout
     for replica in range(2):
         epochs = re.findall(rf"\[train/{replica}\] epoch (\d+)/{EPOCHS} loss [\d.]+", demo.stdout)
@@ -109,7 +110,7 @@ def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
 @pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster())
 def test_the_demo_trains_a_model_on_a_cluster(tmp_path: Path) -> None:
     """The same DAG on a Slurm cluster that is there for it alone: the replicas meet from two nodes."""
-    demo = _run(str(DAGS / "demo.py"), str(tmp_path), SCHEDULER="slurm", SLURM_CONF="/no/slurm.conf")
+    demo = _run(str(DEMO / "demo.py"), str(tmp_path), SCHEDULER="slurm", SLURM_CONF="/no/slurm.conf")
     assert demo.returncode == 0, demo.stdout
     for replica in range(2):
         epochs = re.findall(rf"\[train/{replica}\] epoch (\d+)/{EPOCHS} loss [\d.]+", demo.stdout)
@@ -126,13 +127,13 @@ def test_a_cluster_that_answers_is_used() -> None:
     """Nothing is started beside it."""
     code = "from demo_slurm import slurm_cluster\nwith slurm_cluster() as environment: print(environment)"
     with running_cluster(nodes=1) as cluster:
-        shown = _run("-c", code, PYTHONPATH=str(DAGS), **cluster.environment)
+        shown = _run("-c", code, PYTHONPATH=str(DEMO), **cluster.environment)
     assert shown.stdout == "{}\n"
 
 
 def test_a_cluster_that_is_not_there_is_told(tmp_path: Path) -> None:
     """In one line: what was asked, and why none is started."""
-    shown = _run(str(DAGS / "demo.py"), str(tmp_path), SCHEDULER="slurm", PATH="")
+    shown = _run(str(DEMO / "demo.py"), str(tmp_path), SCHEDULER="slurm", PATH="")
     assert shown.returncode == 1
     assert re.fullmatch(
         r"no slurm to run the demo on: sinfo: not found.*; none can be started either: .*\n", shown.stdout

@@ -18,13 +18,14 @@ from torchx_core.schedulers import ListAppResponse
 from torchx_core.testing import wait_until
 
 DAGS = Path(__file__).parents[2] / "dags"
+DEMO = Path(__file__).parents[2] / "demo"
 EPOCHS = 20
 pytestmark = pytest.mark.engine
 
 
 def _demo(folder: Path, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(DAGS / "demo.py"), str(folder)],
+        [sys.executable, str(DEMO / "demo.py"), str(folder)],
         # The user's own server has nothing to do with it.
         env={**os.environ, "ENGINE": "prefect", "PREFECT_API_URL": "http://127.0.0.1:1/api", **env},
         stdout=subprocess.PIPE,

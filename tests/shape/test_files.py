@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ["torchx_core", "integrations", "tests", "dags", "benchmarks", "docs", "constraints", ".ci"]
+FOLDERS = ["torchx_core", "integrations", "tests", "dags", "demo", "benchmarks", "docs", "constraints", ".ci"]
 WRITTEN_BY_HAND = {".py", ".md", ".sh", ".toml", ""}
 MAX_LINES = 500
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from demo_process import wait_for
 
-FLOW = Path(__file__).with_name("train_digits_flow.py")
+FLOW = Path(__file__).resolve().parents[1] / "dags" / "train_digits_flow.py"
 
 
 def run(folder: Path, environment: Mapping[str, str], home: Path) -> int:

@@ -1,6 +1,6 @@
 """Run ``train_digits`` once and say what came of it: ``make demo``.
 
-Usage: ``python demo.py [FOLDER]``. Model and logs stay in FOLDER, by default one of its own per run under
+Usage: ``demo.py [FOLDER]``. Model and logs stay in FOLDER, by default one of its own per run under
 ``build/demo``; the files of the workflow engine do not. With ``ENGINE=prefect`` in the environment it is a
 flow in a throw-away Prefect instead of a DAG in a throw-away Airflow. With ``SCHEDULER=local_docker`` it runs
 in containers, of the Docker engine that ``docker`` would use or of one that is started for it; with
@@ -22,7 +22,7 @@ from typing import Any
 
 from torchx_core.errors import SchedulerError
 
-DAGS = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 ENGINES = ("airflow", "prefect")
 SCHEDULERS = ("local_cwd", "local_docker", "slurm")
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -54,7 +54,7 @@ def main() -> int:
 
 def _folder() -> Path:
     stamp = f"{datetime.now():%Y%m%d-%H%M%S}"  # noqa: DTZ005  (a name for people)
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DAGS.parent / "build" / "demo" / stamp
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "demo" / stamp
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from demo_process import wait_for
 
-DAGS = Path(__file__).resolve().parent
+DAGS = Path(__file__).resolve().parents[1] / "dags"
 
 
 def run(folder: Path, environment: Mapping[str, str], home: Path) -> int:
