@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 from uuid import UUID
 
-from local_apps import running
+from local_apps import cmdline, running
 from prefect_runs import FlowRun, ask_until
 
 from torchx_core.runner import Runner, get_runner
@@ -133,8 +132,13 @@ class Job:
         return self.statuses()
 
     def processes(self) -> list[int]:
-        """Return the living processes of all its apps."""
-        return [pid for pid in running(str(self.folder)) if pid != os.getpid()]
+        """Return the living processes of all its apps.
+
+        A script has their folder among its words as well, and is none of them. Once in some 150 runs one
+        was there minutes after its app had ended; at its exit Prefect waits for its services without a limit.
+        """
+        own = running(str(self.folder))
+        return [pid for pid in own if not any(word.endswith("prefect_flows.py") for word in cmdline(pid))]
 
     def clean_up(self) -> None:
         """End all its apps."""

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from local_apps import cmdline
 from prefect_jobs import FORMS, Form, Job
 from prefect_kills import Fate, Kill
 from prefect_runs import ask_until
@@ -53,10 +49,7 @@ def conduct(site: Site, way: Way, kill: Kill, forms: Sequence[Form] = FORMS) -> 
         if kill.app is Fate.FOLLOWED:
             for job in jobs:
                 job.write(LINES)
-        outcomes = {job.form: _observe(job, kill) for job in jobs}
-        for job in jobs:
-            _show_what_is_left(site, way, job)
-        return outcomes
+        return {job.form: _observe(job, kill) for job in jobs}
     finally:
         for job in jobs:
             job.clean_up()
@@ -91,19 +84,6 @@ def _observe(job: Job, kill: Kill) -> Outcome:
         left=len(job.processes()),
         after_s=_end(job) - job.hit_at if job.hit_at and kill.app is Fate.CANCELLED else None,
     )
-
-
-def _show_what_is_left(site: Site, way: Way, job: Job) -> None:
-    """Write down the words of each process that should have ended and, of a script, where its threads are."""
-    left = job.processes()
-    for pid in left:
-        sys.stdout.write(f"{pid} {cmdline(pid)}\n")
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGABRT)
-    if left and way == "script":
-        with contextlib.suppress(AssertionError):
-            wait_until(lambda: not job.processes(), END_S)
-        sys.stdout.write(site.server.output(f"script-{job.session}"))
 
 
 def _apps(job: Job) -> list[tuple[str, str]]:

@@ -28,7 +28,6 @@ SETTINGS = {
     # On a busy host a writer waits longer for the others; then the server answers 503.
     "PREFECT_SERVER_DATABASE_TIMEOUT": "240",
     "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "240",
-    "PYTHONFAULTHANDLER": "1",
     # What waits for its next look would make every test wait.
     "PREFECT_RUNNER_POLL_FREQUENCY": "1",
     "PREFECT_WORKER_QUERY_SECONDS": "1",
