@@ -53,7 +53,7 @@ def test_a_retry_on_another_host_is_started_again_until_it_is_on_the_right_one(
     job = begin("retried")
     job.write()
     job.wait_for_lines(0)
-    job.wait_for_bookmark()
+    job.wait_for_saved_position()
     elsewhere.touch()
     os.kill(job.process(), signal.SIGKILL)
     airflow.wait_for(job.task, "up_for_reschedule", 2)

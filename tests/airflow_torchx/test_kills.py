@@ -26,8 +26,8 @@ dag("resumed-deferred", deferrable=True, on_success_callback=print)
 """
 UNSAVED = """
 def save_rarely(context):
-    from airflow_torchx import _hold
-    _hold.SAVE_EVERY_S = 600.0
+    from airflow_torchx import _attachment
+    _attachment.SAVE_EVERY_S = 600.0
 
 dag("unsaved-worker", pre_execute=save_rarely)
 """
@@ -77,7 +77,7 @@ def start(airflow: AirflowServer, begin: StartJob) -> StartAs:
         job.write()
         job.wait_for_lines(0)
         if form == "worker":
-            job.wait_for_bookmark()
+            job.wait_for_saved_position()
         return job
 
     return start

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_tries import make_try
 
-from airflow_torchx._tries import is_farewell, make_app_id, try_number_of
+from airflow_torchx._tries import make_app_id, try_number_of, was_given_up
 from torchx_core.specs import make_app_handle, parse_app_handle
 
 TRY = make_try(dag_id="My DAG", task_id="group.train", run_id="manual__2026-01-01T00:00:00+00:00")
@@ -61,11 +61,11 @@ def test_a_token_tells_its_try() -> None:
     assert try_number_of(make_try(number=12).token) == 12
 
 
-def test_a_farewell_names_its_try_too() -> None:
+def test_a_token_of_what_was_given_up_names_its_try_too() -> None:
     """Whoever finds it knows who gave the app up, and that nobody owns it in earnest."""
     gone = make_try(number=12)
-    assert try_number_of(gone.farewell) == 12
-    assert [is_farewell(token) for token in (gone.farewell, gone.token, None)] == [True, False, False]
+    assert try_number_of(gone.cancelled_token) == 12
+    assert [was_given_up(token) for token in (gone.cancelled_token, gone.token, None)] == [True, False, False]
 
 
 def test_every_kind_of_run_has_apps_of_its_own() -> None:

@@ -51,7 +51,7 @@ class Seen:
     def tick(self) -> None:
         """Have nothing to show later."""
 
-    async def bookmark(self, cursor: str) -> None:
+    async def saved_position(self, cursor: str) -> None:
         """Keep the cursor."""
         self.saved.append(cursor)
 
@@ -69,7 +69,7 @@ def _make_watch(
     handle: str,
     *paces: Pace,
     standstills: Pace = FREE,
-    bookmarks: Pace = FREE,
+    saved_positions: Pace = FREE,
     noted: str | None = None,
     cursor: str | None = None,
     unread: Callable[[], int] = lambda: 0,
@@ -78,8 +78,8 @@ def _make_watch(
 ) -> tuple[Watch, Seen]:
     seen = seen or Seen()
     deferral = Deferral(handle=handle, token="me", cursor=cursor, not_before=0.0, **fields)  # type: ignore[arg-type]  # noqa: S106
-    pace = Paces(lines=paces or [FREE], standstills=standstills, bookmarks=bookmarks)
-    watch = Watch(runner, deferral, seen, seen.bookmark, pace, seen.hide, noted, unread)
+    pace = Paces(lines=paces or [FREE], standstills=standstills, saved_positions=saved_positions)
+    watch = Watch(runner, deferral, seen, seen.saved_position, pace, seen.hide, noted, unread)
     return watch, seen
 
 
@@ -237,18 +237,20 @@ def test_a_very_long_line_is_left_to_the_worker(runner: Runner) -> None:
     assert max(map(len, seen.lines), default=0) <= _watch.LONGEST_LINE
 
 
-def test_bookmarks_share_a_pace(runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_saved_positions_share_a_pace(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Where many are due each comes later; the last one, at the end, comes always."""
     monkeypatch.setattr(_watch, "SAVE_EVERY_S", 0.0)
-    free = _bookmarks_of_four_lines(runner, tmp_path / "free", FREE)
-    shared = _bookmarks_of_four_lines(runner, tmp_path / "shared", Pace(1e-3, 1.0))
+    free = _saved_positions_of_four_lines(runner, tmp_path / "free", FREE)
+    shared = _saved_positions_of_four_lines(runner, tmp_path / "shared", Pace(1e-3, 1.0))
     assert free > shared == 3
 
 
-def _bookmarks_of_four_lines(runner: Runner, fifo: Path, bookmarks: Pace) -> int:
+def _saved_positions_of_four_lines(runner: Runner, fifo: Path, saved_positions: Pace) -> int:
     os.mkfifo(fifo)
     handle = _submit(runner, f"while read -r l; do echo $l; done < {fifo}")
-    watch, seen = _make_watch(runner, handle, bookmarks=bookmarks)
+    watch, seen = _make_watch(runner, handle, saved_positions=saved_positions)
 
     async def write() -> None:
         watching = asyncio.create_task(watch.until_over())

@@ -16,7 +16,7 @@ class Choices:
         self._budget = budget
         self.made: list[int] = []
         self.counts: list[int] = []
-        self.story: list[str] = []
+        self.happened: list[str] = []
         """What was chosen, for people."""
 
     def take(self, *options: str) -> str:
@@ -28,7 +28,7 @@ class Choices:
         self.made.append(made)
         self.counts.append(len(options))
         if made:
-            self.story.append(options[made])
+            self.happened.append(options[made])
         return options[made]
 
     def _is_spent(self) -> bool:
@@ -46,7 +46,7 @@ def explore(run: Callable[[Choices], None], budget: int) -> int:
         try:
             run(choices)
         except Exception as err:
-            err.add_note("\n".join(["what happened:", *choices.story]))
+            err.add_note("\n".join(["what happened:", *choices.happened]))
             raise
         made = tuple(choices.made)
         for place in range(len(given), len(made)):

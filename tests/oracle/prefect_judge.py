@@ -70,7 +70,7 @@ def judge_hosts(
     hosts: Sequence[HostSeen],
     starts: Sequence[Document],
     *,
-    handouts: int,
+    dispatches: int,
     may_end: Mapping[str, tuple[str, ...]],
 ) -> list[Violation]:
     """Return every promise that was broken to a flow run by the workers that ran it.
@@ -78,12 +78,12 @@ def judge_hosts(
     Args:
         hosts: The apps in which the flow ran.
         starts: What the processes of these noted when the flow began.
-        handouts: How often the flow run was handed to a worker, at most.
+        dispatches: How often the flow run was handed to a worker, at most.
         may_end: States that are excused, and words that are in the message of such an app.
     """
     found = []
-    if len(hosts) > handouts:
-        found.append(Violation("app-twice", f"{len(hosts)} apps of {handouts} hand-outs"))
+    if len(hosts) > dispatches:
+        found.append(Violation("app-twice", f"{len(hosts)} apps of {dispatches} dispatches"))
     for handle, count in Counter(start["app"] for start in starts).items():
         if count > 1:
             found.append(Violation("ran-twice", f"{handle}: {count} processes began the flow"))

@@ -93,7 +93,7 @@ def _cancelled_alone(trial: WorkerTrial) -> None:
 
 
 def _started_again(trial: WorkerTrial) -> None:
-    """Have the flow run handed out again while its app runs."""
+    """Have the flow run dispatched again while its app runs."""
     at_some_moment(trial)
     if trial.is_over():
         return

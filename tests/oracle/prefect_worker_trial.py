@@ -49,7 +49,7 @@ class WorkerTrial(PrefectTrial):
     @override
     def _create(self) -> None:
         self._workers = {}
-        self.handouts = 1
+        self.dispatches = 1
         """How often the flow run was handed to a worker, at most."""
         self.hosts_may_end: dict[str, tuple[str, ...]] = {}
         """States of the apps that run the flow, and what is in the message of each that is excused."""
@@ -65,7 +65,7 @@ class WorkerTrial(PrefectTrial):
     @override
     def begin_again(self) -> None:
         """Have the flow run handed to a worker once more, whatever Prefect thinks of it."""
-        self.handouts += 1
+        self.dispatches += 1
         self.api.set_state("SCHEDULED")
 
     def start_worker(self, name: str) -> None:
@@ -138,7 +138,7 @@ class WorkerTrial(PrefectTrial):
         if self.api.state()["type"] == "FAILED":  # Prefect's own exit code for a flow that failed
             self.hosts_may_end.setdefault("FAILED", ("exit code 1",))
         self.violations += judge_hosts(
-            self._hosts(), self._notes("starts"), handouts=self.handouts, may_end=self.hosts_may_end
+            self._hosts(), self._notes("starts"), dispatches=self.dispatches, may_end=self.hosts_may_end
         )
 
     def _hosts(self) -> list[HostSeen]:

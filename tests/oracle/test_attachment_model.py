@@ -1,10 +1,10 @@
 """How an engine's task attaches to its app, explored: whatever happens between any two steps, up to a number.
 
-The code of the integrations runs as it is (`Hold`), against apps that are values (`modelled_apps`). At each
-request, and at each write of Airflow's record, the process may be killed, before or after it; the app may
-end; the engine may take the process for dead and run the next try, to its end, while this one is frozen; and
-somebody may end the task. A retry may come to another host, where nobody knows the app: it waits until the
-app's lease is over, and runs it again.
+The code of the integrations runs as it is (`Attachment`), against apps that are values (`modelled_apps`). At
+each request, and at each write of Airflow's record, the process may be killed, before or after it; the app
+may end; the engine may take the process for dead and run the next try, to its end, while this one is frozen;
+and somebody may end the task. A retry may come to another host, where nobody knows the app: it waits until
+the app's lease is over, and runs it again.
 
 Not explored: that who submits is frozen for longer than a lease, and a retry comes to another host meanwhile;
 and clears. The state store answers to nobody but the present try, as Airflow's does.
@@ -22,16 +22,16 @@ import pytest
 from choices import Choices, explore
 from modelled_apps import LEASE_S, Apps, Killed, Request
 
-from airflow_torchx import _hold, _sight
+from airflow_torchx import _attachment, _sight
 from airflow_torchx._persistence import Persistence
 from airflow_torchx._plan import Verdict, judge_kill, reason_of_worker
 from airflow_torchx._record import AirflowUnavailableError, Record
 from airflow_torchx._sight import LOOK_AGAIN_S, OutOfSightError
 from airflow_torchx._tries import TaskTry
-from prefect_torchx import hold as prefect_hold
+from prefect_torchx import attachment as prefect_attachment
+from prefect_torchx.driver import Follow, Procedure
 from prefect_torchx.naming import FlowTry, Holder, Work
 from prefect_torchx.position import START, Position
-from prefect_torchx.story import Follow, Story
 from torchx_core.errors import TorchXError
 from torchx_core.launch import AppRequest
 from torchx_core.runner import Runner
@@ -116,7 +116,7 @@ class Task(ABC):
         frozen = (FROZEN,) if self.number <= RETRIES and not self.wanted else ()
         made = self.choices.take("nothing", *KILLED, *ENDS, *frozen, *reasons)
         if made != "nothing":
-            self.choices.story[-1] = f"try {process}, {request}: {made}"
+            self.choices.happened[-1] = f"try {process}, {request}: {made}"
         if made in KILLED:
             self.apps.dead.add(process)
         if made == KILLED[0]:
@@ -180,10 +180,10 @@ class AirflowTask(Task):
     def one_try(self, number: int) -> AppStatus | None:
         """Do what an `Execution` does."""
         for is_rescheduled in itertools.chain([False], itertools.repeat(True)):
-            hold = self._hold(self._try(number, is_rescheduled=is_rescheduled))
+            attachment = self._attachment(self._try(number, is_rescheduled=is_rescheduled))
             try:
-                hold.attach()
-                return hold.follow()
+                attachment.attach()
+                return attachment.follow()
             except OutOfSightError:
                 self.apps.pass_time(LOOK_AGAIN_S)
             except (AirflowUnavailableError, TorchXError):
@@ -234,21 +234,21 @@ class AirflowTask(Task):
             is_rescheduled=is_rescheduled,
         )
 
-    def _hold(self, this_try: TaskTry) -> _hold.Hold:
+    def _attachment(self, this_try: TaskTry) -> _attachment.Attachment:
         def request(deadline: float | None) -> Request:
             return Request(self.apps, deadline)
 
-        def look(hold: _hold.Hold) -> None:
+        def look(attachment: _attachment.Attachment) -> None:
             if not self.wanted or this_try.number in self.has_left:
                 return
             self.has_left.add(this_try.number)
             state = "failed" if self.wanted == "a user ends the task" else "running"
             if judge_kill(state, "detach", is_last_try=this_try.is_last) is Verdict.CANCEL:
-                hold.cancel(reason_of_worker(state))
+                attachment.cancel(reason_of_worker(state))
             raise Gone
 
         deadline = 10_000.0 * this_try.number
-        return _hold.Hold(self.runner, self, this_try, request, Log(), look, deadline)
+        return _attachment.Attachment(self.runner, self, this_try, request, Log(), look, deadline)
 
 
 class PrefectTask(Task):
@@ -259,7 +259,7 @@ class PrefectTask(Task):
     def __init__(self, choices: Choices) -> None:
         """Have no holder."""
         super().__init__(choices)
-        self.holds: dict[int, prefect_hold.Hold] = {}
+        self.holds: dict[int, prefect_attachment.Attachment] = {}
         self.flow_try, self.task_try = 1, 0
 
     def one_try(self, number: int) -> AppStatus | None:
@@ -273,14 +273,14 @@ class PrefectTask(Task):
             task_try=self.task_try,
             call=f"c{number}",
         )
-        hold = self.holds[number] = prefect_hold.Hold(self.runner, Log(), self, me)
-        request = prefect_hold.Request(
+        attachment = self.holds[number] = prefect_attachment.Attachment(self.runner, Log(), self, me)
+        request = prefect_attachment.Request(
             app=cast("AppRequest", Request(self.apps)), work=Work(name="w", identity="w"), shared=False
         )
         try:
-            self._tell(hold.attach(request))
-            return self._tell(hold.follow())
-        except prefect_hold.OvertakenError:
+            self._tell(attachment.attach(request))
+            return self._tell(attachment.follow())
+        except prefect_attachment.OvertakenError:
             assert number < self.number
             return None
 
@@ -299,18 +299,18 @@ class PrefectTask(Task):
         """Cancel while the step that is being made goes on, as it does in a thread of its own."""
         assert self.holds[self.apps.process].cancel("enough") in {True, False}
 
-    def _tell(self, story: Story[T]) -> T:
-        """Carry out a story until somebody wants its end."""
+    def _tell(self, procedure: Procedure[T]) -> T:
+        """Carry out a procedure until somebody wants its end."""
         while True:
             try:
-                wish = next(story)
+                effect = next(procedure)
             except StopIteration as stop:
                 return cast("T", stop.value)
             if self.wanted:
                 raise Gone
-            if isinstance(wish, Follow):
-                for batch in self.apps.follow(wish.handle):
-                    if not wish.take(batch):
+            if isinstance(effect, Follow):
+                for batch in self.apps.follow(effect.handle):
+                    if not effect.take(batch):
                         break
                     if self.wanted:
                         raise Gone
@@ -321,10 +321,10 @@ def clock_and_host(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """Have the task that runs say what time it is, and on which host."""
     tasks: list[Task] = []
     ticks = itertools.count(0.0, 10.0)
-    for module in (_hold, _sight):
+    for module in (_attachment, _sight):
         monkeypatch.setattr(module, "this_host", lambda: tasks[-1].apps.host)
         monkeypatch.setattr(module, "time", lambda: tasks[-1].apps.now)
-    monkeypatch.setattr(_hold, "monotonic", lambda: next(ticks))
+    monkeypatch.setattr(_attachment, "monotonic", lambda: next(ticks))
     monkeypatch.setattr(Persistence, "pause", lambda self, _seconds: self._look())
     return tasks
 

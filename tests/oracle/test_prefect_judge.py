@@ -96,11 +96,11 @@ CANCELLED = replace(HOST, state="CANCELLED", message="cancelled because somebody
 
 
 def _host_names(hosts: list[HostSeen], starts: list[dict[str, Any]], **excused: tuple[str, ...]) -> set[str]:
-    return {found.name for found in judge_hosts(hosts, starts, handouts=1, may_end=excused)}
+    return {found.name for found in judge_hosts(hosts, starts, dispatches=1, may_end=excused)}
 
 
 def test_a_flow_run_that_a_worker_ran_once_breaks_nothing() -> None:
-    """One app for its one hand-out, in which the flow began once, or not at all."""
+    """One app for its one dispatch, in which the flow began once, or not at all."""
     assert _host_names([HOST], [BEGAN]) == set()
     assert _host_names([HOST], []) == set()
 
@@ -119,7 +119,7 @@ def test_a_flow_run_that_a_worker_ran_once_breaks_nothing() -> None:
 def test_a_workers_breach_is_told_by_its_name(
     hosts: list[HostSeen], starts: list[dict[str, Any]], name: str
 ) -> None:
-    """Two apps of one hand-out, two starts in one app, two at once, an app that runs on or ends otherwise."""
+    """Two apps of one dispatch, two starts in one app, two at once, an app that runs on or ends otherwise."""
     assert _host_names(hosts, starts) == {name}
 
 

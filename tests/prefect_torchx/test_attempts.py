@@ -11,9 +11,9 @@ from torchx_core.specs import AppState
 def test_a_retry_finds_the_running_attempt_though_the_failed_one_was_deleted() -> None:
     """Pruning deletes what has ended, which leaves a gap before what runs."""
     flow = Flow("exit:3")
-    flow.hold().run()
+    flow.attachment().run()
     flow.request.app.app.roles[0].args = ["hold"]
-    second, third = (flow.hold(task_try=number, check=leave) for number in (2, 3))
+    second, third = (flow.attachment(task_try=number, check=leave) for number in (2, 3))
     with pytest.raises(Leave):
         second.run()
     assert len(flow.runner.prune("fake", max_count=0)) == 1
@@ -25,7 +25,7 @@ def test_a_retry_finds_the_running_attempt_though_the_failed_one_was_deleted() -
 def test_a_retry_counts_on_from_the_latest_attempt_though_others_were_deleted() -> None:
     """An app that was deleted leaves its id to nobody while a later attempt is there."""
     flow = Flow("exit:3")
-    first, second, third = (flow.hold(task_try=number) for number in (1, 2, 3))
+    first, second, third = (flow.attachment(task_try=number) for number in (1, 2, 3))
     first.run()
     second.run()
     flow.runner.delete(str(first.handle))
@@ -36,9 +36,9 @@ def test_a_retry_counts_on_from_the_latest_attempt_though_others_were_deleted() 
 def test_a_retry_finds_its_running_app_though_that_of_an_equal_call_was_deleted() -> None:
     """The call that succeeded is not made again; the other one does not take its place."""
     flow = Flow("exit:0")
-    flow.hold(task="done").run()
+    flow.attachment(task="done").run()
     flow.request.app.app.roles[0].args = ["hold"]
-    before, after = (flow.hold(task_try=number, check=leave) for number in (1, 2))
+    before, after = (flow.attachment(task_try=number, check=leave) for number in (1, 2))
     with pytest.raises(Leave):
         before.run()
     assert len(flow.runner.prune("fake", max_count=0)) == 1
@@ -55,4 +55,4 @@ def test_a_first_try_does_not_ask_for_the_list_of_all_apps(monkeypatch: pytest.M
         raise AssertionError("it asked")
 
     monkeypatch.setattr(flow.runner, "list", refuse)
-    assert flow.hold().run().state is AppState.SUCCEEDED
+    assert flow.attachment().run().state is AppState.SUCCEEDED

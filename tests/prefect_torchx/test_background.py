@@ -32,14 +32,14 @@ begun.wait()
 """
 
 LOG = """
-from prefect_torchx.courier import Courier
+from prefect_torchx.log_shipper import LogShipper
 
 class Sender:
     closing = unsaved = in_haste = False
     def due(self):
         return float("inf")
 
-Courier.to_this_server().join(Sender())
+LogShipper.to_this_server().join(Sender())
 """
 
 

@@ -35,7 +35,7 @@ def _app(*steps: Step, **role: object) -> AppDef:
 
 
 @pytest.fixture
-def held(runner: Runner) -> TorchXJobRun:
+def job_run(runner: Runner) -> TorchXJobRun:
     """Return a run whose app goes on until it is told to end."""
     run = TorchXJob(app=_app(Print("hello"), Hold())).trigger()
     wait_until(lambda: runner.status(run.handle).state is AppState.RUNNING, 240)  # type: ignore[union-attr]
@@ -104,33 +104,33 @@ def test_a_failure_keeps_the_jobs_secrets(caplog: pytest.LogCaptureFixture) -> N
     assert b"hunter2" not in pickle.dumps(run)
 
 
-def test_there_is_no_result_before_the_end(held: TorchXJobRun) -> None:
+def test_there_is_no_result_before_the_end(job_run: TorchXJobRun) -> None:
     """It is an error to ask for it, not a wait and not a None."""
     with pytest.raises(WaitTimeoutError, match="RUNNING"):
-        held.fetch_result()
+        job_run.fetch_result()
 
 
-def test_a_run_goes_on_in_another_process(held: TorchXJobRun, tmp_path: Path) -> None:
+def test_a_run_goes_on_in_another_process(job_run: TorchXJobRun, tmp_path: Path) -> None:
     """Pickled, it is the handle and who is responsible; the other process waits, and cancels in its name."""
     stored = tmp_path / "run.pickle"
-    stored.write_bytes(pickle.dumps(held))
+    stored.write_bytes(pickle.dumps(job_run))
     assert stored.stat().st_size < 400
     program = f"import pickle; pickle.load(open({str(stored)!r}, 'rb')).cancel('the other one said so')"
     subprocess.run([sys.executable, "-c", program], check=True)
     with pytest.raises(AppStatusError, match="the other one said so"):
-        held.wait_for_completion()
-    assert held.status().state is AppState.CANCELLED
+        job_run.wait_for_completion()
+    assert job_run.status().state is AppState.CANCELLED
 
 
 @pytest.mark.parametrize("twin", [False, True], ids=["cancel", "acancel"])
-def test_cancel_ends_the_app(twin: bool, held: TorchXJobRun, runner: Runner) -> None:
+def test_cancel_ends_the_app(twin: bool, job_run: TorchXJobRun, runner: Runner) -> None:
     """With the reason given; a second cancel changes nothing."""
-    asyncio.run(held.acancel("enough")) if twin else held.cancel("enough")
-    status = runner.wait(held.handle, timeout_s=240)
+    asyncio.run(job_run.acancel("enough")) if twin else job_run.cancel("enough")
+    status = runner.wait(job_run.handle, timeout_s=240)
     assert status
     assert (status.state, status.msg) == (AppState.CANCELLED, "enough")
-    held.cancel("more than enough")
-    assert held.status().msg == "enough"
+    job_run.cancel("more than enough")
+    assert job_run.status().msg == "enough"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["with", "async with"])
@@ -146,16 +146,16 @@ def test_the_block_ends_the_app_by_cause(
     asynchronous: bool,
     interruption: type[BaseException] | None,
     end: AppState,
-    held: TorchXJobRun,
+    job_run: TorchXJobRun,
     runner: Runner,
 ) -> None:
     """Between trigger and wait too, Ctrl-C cancels the app; another error, or no error, leaves it alone."""
     if interruption is None:
-        _enter(held, asynchronous, None)
+        _enter(job_run, asynchronous, None)
     else:
         with pytest.raises(interruption):
-            _enter(held, asynchronous, interruption)
-    status = held.status() if end is AppState.RUNNING else runner.wait(held.handle, timeout_s=240)
+            _enter(job_run, asynchronous, interruption)
+    status = job_run.status() if end is AppState.RUNNING else runner.wait(job_run.handle, timeout_s=240)
     assert status
     assert status.state is end
 
@@ -176,42 +176,42 @@ def _enter(run: TorchXJobRun, asynchronous: bool, error: BaseException | type[Ba
             work()
 
 
-def test_detached_from_it_goes_on(held: TorchXJobRun) -> None:
+def test_detached_from_it_goes_on(job_run: TorchXJobRun) -> None:
     """Whatever happens to whoever held it; its handle leads back to it."""
-    handle = held.detach()
+    handle = job_run.detach()
     with pytest.raises(KeyboardInterrupt):
-        _enter(held, asynchronous=False, error=KeyboardInterrupt)
+        _enter(job_run, asynchronous=False, error=KeyboardInterrupt)
     assert TorchXJob(component="utils.echo").attach(handle).status().state is AppState.RUNNING
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), TerminationSignal(signal=signal.SIGTERM)])
 def test_an_onlooker_leaves_the_app_alone(
-    interruption: BaseException, held: TorchXJobRun, runner: Runner, caplog: pytest.LogCaptureFixture
+    interruption: BaseException, job_run: TorchXJobRun, runner: Runner, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An interruption of his is not the app's, and not worth a word; what he says is."""
     caplog.set_level(logging.INFO, logger="prefect_torchx")
-    onlooker = TorchXJob(component="utils.echo").attach(held.handle)
+    onlooker = TorchXJob(component="utils.echo").attach(job_run.handle)
     with pytest.raises(type(interruption)):
         _enter(onlooker, asynchronous=False, error=interruption)
-    assert held.handle not in caplog.text
+    assert job_run.handle not in caplog.text
     onlooker.cancel("said so")
-    status = runner.wait(held.handle, timeout_s=240)
+    status = runner.wait(job_run.handle, timeout_s=240)
     assert status
     assert (status.state, status.msg) == (AppState.CANCELLED, "said so")
 
 
-def test_who_was_overtaken_cancels_nothing(held: TorchXJobRun, runner: Runner) -> None:
+def test_who_was_overtaken_cancels_nothing(job_run: TorchXJobRun, runner: Runner) -> None:
     """A run that travelled is still the one of its try; the app of a later try is none of its business."""
-    copy = pickle.loads(pickle.dumps(held))
-    assert runner.take_over(held.handle, "somebody else", force=True)
+    copy = pickle.loads(pickle.dumps(job_run))
+    assert runner.take_over(job_run.handle, "somebody else", force=True)
     copy.cancel("too late")
-    runner.cancel(held.handle, reason="in time")  # of two reasons the first one stays
-    status = runner.wait(held.handle, timeout_s=240)
+    runner.cancel(job_run.handle, reason="in time")  # of two reasons the first one stays
+    status = runner.wait(job_run.handle, timeout_s=240)
     assert status
     assert status.msg == "in time"
 
 
-def test_a_run_is_left_once(held: TorchXJobRun, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_is_left_once(job_run: TorchXJobRun, caplog: pytest.LogCaptureFixture) -> None:
     """An interruption of a wait in a block is dealt with by the wait; the end of the block adds nothing."""
     caplog.set_level(logging.INFO, logger="prefect_torchx")
 
@@ -221,13 +221,13 @@ def test_a_run_is_left_once(held: TorchXJobRun, caplog: pytest.LogCaptureFixture
     previous = signal.signal(signal.SIGALRM, shut_down)
     signal.setitimer(signal.ITIMER_REAL, 1)
     try:
-        with pytest.raises(TerminationSignal), held:
-            held.wait_for_completion()
+        with pytest.raises(TerminationSignal), job_run:
+            job_run.wait_for_completion()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     assert caplog.text.count("which goes on; a later try follows it") == 1
-    assert held.status().state is AppState.RUNNING
+    assert job_run.status().state is AppState.RUNNING
 
 
 @pytest.mark.usefixtures("runner")
@@ -262,6 +262,6 @@ def test_a_deleted_app_is_missed(runner: Runner) -> None:
     run.cancel()
 
 
-def test_a_run_shows_its_handle(held: TorchXJobRun) -> None:
+def test_a_run_shows_its_handle(job_run: TorchXJobRun) -> None:
     """In a log or a debugger; who is responsible for the app is nobody's business there."""
-    assert repr(held) == f"TorchXJobRun({held.handle!r})"
+    assert repr(job_run) == f"TorchXJobRun({job_run.handle!r})"

@@ -46,7 +46,7 @@ def pipeline() -> None:
 
 def _saved_cursor(run: FlowRun) -> str:
     """Return what is saved about how far the run's log is; nothing as long as nothing is."""
-    return next((place.cursor for place in run.bookmarks().values() if place), "")
+    return next((place.cursor for place in run.saved_positions().values() if place), "")
 
 
 def _lines(runner: Runner, handle: AppHandle, cursor: str | None = None) -> list[str]:

@@ -60,7 +60,7 @@ def test_any_name_gives_a_legal_id(name: str) -> None:
 
 def test_a_holder_reads_its_own_tokens() -> None:
     """What is written into an app's record is understood by every later try."""
-    assert Holder.parse(_holder().token) == _holder() == Holder.parse(_holder().farewell)
+    assert Holder.parse(_holder().token) == _holder() == Holder.parse(_holder().cancelled_token)
     outside = replace(_holder(), flow_tries=())
     assert Holder.parse(outside.token) == outside
     resumed = _holder(("root", 2, 3), ("part", 2))
@@ -81,9 +81,9 @@ def test_a_holder_reads_its_own_tokens() -> None:
         (_holder(task_run_id="another").token, Standing.TAKEN),
         (_holder(task_run_id="").token, Standing.TAKEN),
         (_holder(("root", 2), ("another", 1)).token, Standing.TAKEN),
-        (_holder(task_try=1).farewell, Standing.GIVEN_UP),
-        (_holder(("root", 1)).farewell, Standing.GIVEN_UP),
-        (_holder(("root", 3)).farewell, Standing.OVERTAKEN),
+        (_holder(task_try=1).cancelled_token, Standing.GIVEN_UP),
+        (_holder(("root", 1)).cancelled_token, Standing.GIVEN_UP),
+        (_holder(("root", 3)).cancelled_token, Standing.OVERTAKEN),
         (_holder(task_try=3).token, Standing.OVERTAKEN),
         (_holder(("root", 3)).token, Standing.OVERTAKEN),
         ("airflow-try-1-x", Standing.OVERTAKEN),

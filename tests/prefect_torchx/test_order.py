@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from local_apps import app_of
 
-from prefect_torchx.hold import Request
+from prefect_torchx.attachment import Request
 from prefect_torchx.order import Order
 from torchx_core.errors import (
     ComponentNotFoundException,

@@ -43,7 +43,7 @@ def _left_behind(
         raise OnTheWayError
 
     with monkeypatch.context() as patch:
-        patch.setattr("prefect_torchx.hold.Hold.follow", fail)
+        patch.setattr("prefect_torchx.attachment.Attachment.follow", fail)
         with pytest.raises(OnTheWayError):
             pipeline()
     return wait_until(lambda: _running(runner), timeout_s=240)[0], runs[0]
@@ -110,7 +110,7 @@ def test_prefect_calls_the_hook(runner: Runner, monkeypatch: pytest.MonkeyPatch)
     @with_reaper
     @flow
     def pipeline() -> None:
-        monkeypatch.setattr("prefect_torchx.hold.Hold.follow", crash)
+        monkeypatch.setattr("prefect_torchx.attachment.Attachment.follow", crash)
         run_app(app_of("sleep", "600"))
 
     def crash(*_: object) -> None:

@@ -18,7 +18,7 @@ from prefect.states import Cancelled, Crashed
 from prefect_runs import FlowRun, ask_until
 
 from prefect_torchx import reap_apps
-from prefect_torchx._engine.shelf import ServerShelf
+from prefect_torchx._engine.position_store import ServerPositionStore
 from prefect_torchx.cli import main
 from torchx_core import Runner
 from torchx_core.specs import AppHandle, AppState
@@ -87,7 +87,7 @@ def _is_saved(runner: Runner, run: FlowRun) -> bool:
     """Return whether the server knows that the log has all of the app's early lines."""
     if not any("early 100" in line for line in run.lines()):
         return False
-    [(handle, place)] = run.bookmarks().items()
+    [(handle, place)] = run.saved_positions().items()
     batch = next(runner.follow(handle, place.cursor if place else None, tick_s=0.01))
     return not any(True for _ in batch.lines())
 
@@ -148,7 +148,7 @@ def test_what_may_hold_unknown_secrets_is_not_shown(runner: Runner) -> None:
     app = app_of("sh", "-c", "echo open-sesame; sleep 600")
     app.metadata["prefect.flow_run_id"] = str(run.id)
     handle = runner.run(app, "local_cwd", app_id="app")
-    ServerShelf(str(run.id), "", has_hidden=True).open(handle, fresh=True)
+    ServerPositionStore(str(run.id), "", has_hidden=True).open(handle, fresh=True)
     _end(run, Crashed())
     _reap(run, Crashed())
     status = runner.wait(handle, timeout_s=240)

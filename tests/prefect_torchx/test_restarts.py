@@ -34,7 +34,7 @@ def small_job(site: Site) -> Iterator[Job]:
     job = site.begin("direct", "worker")
     job.write(1)
     job.wait_for_lines(1)
-    job.wait_for_bookmarks()
+    job.wait_for_saved_positions()
     yield job
     job.clean_up()
 

@@ -23,11 +23,11 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from prefect_torchx._engine import flow_state, server
 from prefect_torchx._engine.flow_state import FlowRunWatch, watches
+from prefect_torchx._engine.position_store import ServerPositionStore
 from prefect_torchx._engine.server import ask_briefly, kept_connection
-from prefect_torchx._engine.shelf import ServerShelf
-from prefect_torchx.bookmark import Bookmark
 from prefect_torchx.page import RunPage
 from prefect_torchx.position import Position
+from prefect_torchx.saved_position import SavedPosition
 from torchx_core.schedulers import LogLines
 from torchx_core.specs import AppDef, AppState, AppStatus
 from torchx_core.testing import wait_until
@@ -123,7 +123,7 @@ def test_many_apps_share_a_client(clients: list[SyncPrefectClient], monkeypatch:
             monkeypatch.setattr(httpx.Client, "send", send)
 
     def show(number: int) -> None:
-        places = Bookmark(ServerShelf(str(_flow_run_id()), ""))
+        places = SavedPosition(ServerPositionStore(str(_flow_run_id()), ""))
         page = RunPage(AppDef("app", []), keeper=places)
         handle = f"local_cwd://torchx/app-{number}"
         page.submitted(handle, places.open(handle, fresh=True))
@@ -185,24 +185,24 @@ def test_a_watch_has_one_client_and_closes_it(
     wait_until(lambda: [_is_closed(client) for client in clients] == [True], 240)
 
 
-def test_a_courier_has_one_client_for_what_it_saves(
+def test_a_log_shipper_has_one_client_for_what_it_saves(
     clients: list[SyncPrefectClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How far a log is, is saved once a second; the client is closed when nobody sends any more."""
-    monkeypatch.setattr("prefect_torchx.courier.SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr("prefect_torchx.log_shipper.SAVE_EVERY_S", 0.0)
     saved: list[Position] = []
 
     def work() -> None:
-        shelf = ServerShelf(str(_flow_run_id()), "")
+        position_store = ServerPositionStore(str(_flow_run_id()), "")
         handle = "local_cwd://torchx/app"
-        shelf.open(handle, fresh=True)
+        position_store.open(handle, fresh=True)
         clients.clear()
 
         class Saving(Keeper):
             def save(self) -> bool:
                 super().save()
-                shelf.note(handle, saved[-1])
-                return shelf.save(handle)
+                position_store.note(handle, saved[-1])
+                return position_store.save(handle)
 
         page = RunPage(AppDef("app", []), keeper=Saving(saved))
         for number in range(3):

@@ -15,7 +15,7 @@ from prefect.states import Cancelling, Crashed
 from prefect_torchx import reap_apps, run_app
 from prefect_torchx._engine.caller import Caller
 from prefect_torchx._engine.flow_state import watches
-from prefect_torchx.hold import Hold
+from prefect_torchx.attachment import Attachment
 from prefect_torchx.naming import FlowTry, Holder
 from torchx_core import AppState, Runner
 from torchx_core.testing import ReportResult, python_program, wait_until
@@ -85,15 +85,15 @@ def test_other_subflows_have_other_work() -> None:
 
 def test_an_app_is_found_when_the_parent_runs_again(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is one app; the new run of the subflow follows it, and returns its result."""
-    follow, tries = Hold.follow, []
+    follow, tries = Attachment.follow, []
 
-    def fail_once(hold: Hold) -> Any:
-        tries.append(hold.handle)
+    def fail_once(attachment: Attachment) -> Any:
+        tries.append(attachment.handle)
         if len(tries) == 1:
             raise OnTheWayError
-        return follow(hold)
+        return follow(attachment)
 
-    monkeypatch.setattr("prefect_torchx.hold.Hold.follow", fail_once)
+    monkeypatch.setattr("prefect_torchx.attachment.Attachment.follow", fail_once)
     program, args = python_program(ReportResult(5))
 
     @flow
@@ -198,7 +198,7 @@ def _fail_in_a_subflow(monkeypatch: pytest.MonkeyPatch) -> tuple[FlowRun, FlowRu
         part()
 
     with monkeypatch.context() as patch:
-        patch.setattr("prefect_torchx.hold.Hold.follow", fail)
+        patch.setattr("prefect_torchx.attachment.Attachment.follow", fail)
         with pytest.raises(OnTheWayError):
             pipeline()
     with get_client(sync_client=True) as client:

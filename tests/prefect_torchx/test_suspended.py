@@ -129,7 +129,7 @@ def test_the_app_goes_on_and_is_followed_again(
     run.execute(**env)
     job.write(1)
     job.wait_for_lines(1)
-    job.wait_for_bookmarks()
+    job.wait_for_saved_positions()
     interrupt(run)
     run.end(signum, supervisor=interrupt is not _pause)
     assert [status.state for status in job.statuses()] == [AppState.RUNNING]

@@ -94,7 +94,7 @@ class Job:
         log = self.airflow.log(self.task, try_number).splitlines()
         return [int(line.removeprefix("[r/0] line ")) for line in log if line.startswith("[r/0] line ")]
 
-    def wait_for_bookmark(self) -> None:
+    def wait_for_saved_position(self) -> None:
         """Wait until Airflow knows that the lines so far are in the log."""
         wait_until(lambda: self._is_shown_to(self.airflow.stored(self.task, "torchx")["cursor"]), WAIT_S)
 

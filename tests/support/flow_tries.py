@@ -6,18 +6,18 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from prefect_torchx.bookmark import Bookmark
-from prefect_torchx.hold import Hold, Request
+from prefect_torchx.attachment import Attachment, Request
+from prefect_torchx.driver import Procedure, drive
 from prefect_torchx.naming import FlowTry, Holder, Work
 from prefect_torchx.position import START, Position
-from prefect_torchx.story import Story, tell
+from prefect_torchx.saved_position import SavedPosition
 from torchx_core import AppDef, Role, Runner
 from torchx_core.launch import AppRequest
 from torchx_core.schedulers import AppEvent, LogLines
 from torchx_core.specs import AppHandle, AppState, AppStatus
 from torchx_core.testing import fake_runner
 
-__all__ = ["Flow", "Leave", "Page", "Shelf", "Try", "leave", "stay"]
+__all__ = ["Flow", "Leave", "Page", "PositionStore", "Try", "leave", "stay"]
 
 
 class Leave(BaseException):
@@ -71,7 +71,7 @@ class Page:
 
 
 @dataclass
-class Shelf:
+class PositionStore:
     """Keeps positions as the server does; can be made to forget, as a new server would."""
 
     run: str = "run"
@@ -97,29 +97,29 @@ class Try:
     def __init__(self, flow: Flow, me: Holder, look: Callable[[], None]) -> None:
         self._flow = flow
         self._look = look
-        places = Bookmark(flow.shelf)
+        places = SavedPosition(flow.position_store)
         self.page = Page(places.note)
-        self.hold = Hold(flow.runner, self.page, places, me)
+        self.attachment = Attachment(flow.runner, self.page, places, me)
 
     @property
     def handle(self) -> AppHandle | None:
-        return self.hold.handle
+        return self.attachment.handle
 
     def attach(self) -> None:
-        tell(self.hold.attach(self._flow.request), self._flow.runner, self._look)
+        drive(self.attachment.attach(self._flow.request), self._flow.runner, self._look)
 
     def run(self) -> AppStatus:
         """Attach and follow to the end."""
 
-        def story() -> Story[AppStatus]:
-            yield from self.hold.attach(self._flow.request)
-            return (yield from self.hold.follow())
+        def procedure() -> Procedure[AppStatus]:
+            yield from self.attachment.attach(self._flow.request)
+            return (yield from self.attachment.follow())
 
-        return tell(story(), self._flow.runner, self._look)
+        return drive(procedure(), self._flow.runner, self._look)
 
     def cancel(self) -> None:
-        self.hold.cancel("because")
-        tell(self.hold.last_lines(5), self._flow.runner, stay)
+        self.attachment.cancel("because")
+        drive(self.attachment.last_lines(5), self._flow.runner, stay)
 
 
 class Flow:
@@ -127,7 +127,7 @@ class Flow:
 
     def __init__(self, *steps: str, shared: bool = False) -> None:
         self.runner: Runner = fake_runner()
-        self.shelf = Shelf(run=uuid.uuid4().hex)
+        self.position_store = PositionStore(run=uuid.uuid4().hex)
         role = Role(name="r", image="", entrypoint="fake", args=list(steps))
         self.request = Request(
             app=AppRequest(app=AppDef("app", [role]), scheduler="fake", cfg={}),
@@ -135,7 +135,7 @@ class Flow:
             shared=shared,
         )
 
-    def hold(
+    def attachment(
         self, *, task: str = "t", task_try: int = 1, flow_try: int = 1, check: Callable[[], None] = stay
     ) -> Try:
         """Return one try of a call."""

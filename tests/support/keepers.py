@@ -1,4 +1,4 @@
-"""Keeps positions of a run's log in memory, as a `prefect_torchx.bookmark.Bookmark` does for later tries."""
+"""Keeps positions of a run's log in memory, as a `SavedPosition` does for later tries."""
 
 from __future__ import annotations
 

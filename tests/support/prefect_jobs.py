@@ -85,12 +85,12 @@ class Job:
         """Wait until the log shows so many lines of every app."""
         ask_until(lambda: set(self.lines()) >= {*self.first_lines(count)}, WAIT_S)
 
-    def wait_for_bookmarks(self) -> None:
+    def wait_for_saved_positions(self) -> None:
         """Wait until the server knows that the log shows all that the apps have written so far."""
-        ask_until(lambda: all(self._is_at_its_end(*place) for place in self._bookmarks()), WAIT_S)
+        ask_until(lambda: all(self._is_at_its_end(*place) for place in self._saved_positions()), WAIT_S)
 
-    def _bookmarks(self) -> list[tuple[AppHandle, str | None]]:
-        return [(app, place.cursor if place else None) for app, place in self.run.bookmarks().items()]
+    def _saved_positions(self) -> list[tuple[AppHandle, str | None]]:
+        return [(app, place.cursor if place else None) for app, place in self.run.saved_positions().items()]
 
     def _is_at_its_end(self, handle: AppHandle, cursor: str | None) -> bool:
         with self._runner() as runner:

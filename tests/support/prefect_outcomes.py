@@ -44,7 +44,7 @@ def conduct(site: Site, way: Way, kill: Kill, forms: Sequence[Form] = FORMS) -> 
             job.wait_for_apps()
             if kill.limit_s is None and job.form in FORMS:
                 job.wait_for_lines(1)
-                job.wait_for_bookmarks()
+                job.wait_for_saved_positions()
         kill.do(site, way, jobs)
         if kill.app is Fate.FOLLOWED:
             for job in jobs:

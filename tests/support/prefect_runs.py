@@ -21,7 +21,7 @@ from prefect.client.schemas.sorting import LogSort
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling, Scheduled
 
-from prefect_torchx._engine.shelf import apps_of_flow_run
+from prefect_torchx._engine.position_store import apps_of_flow_run
 from prefect_torchx.position import Position
 from torchx_core.specs import AppHandle
 from torchx_core.testing import wait_until
@@ -106,7 +106,7 @@ class FlowRun:
         with get_client(sync_client=True) as client:
             return client.read_artifacts(artifact_filter=only)
 
-    def bookmarks(self) -> dict[AppHandle, Position | None]:
+    def saved_positions(self) -> dict[AppHandle, Position | None]:
         """Return its apps, and how far its log is known to be with each."""
         with get_client(sync_client=True) as client:
             found = apps_of_flow_run(client, self.id, self.id)

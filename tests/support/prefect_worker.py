@@ -68,6 +68,6 @@ def set_state(run: FlowRun, state: State[Any], *, worker: str | None = None) -> 
             client.update_flow_run_labels(run.id, {WORKER_LABEL: worker})
 
 
-def handle_of(run: FlowRun, handout: int = 1) -> AppHandle:
+def handle_of(run: FlowRun, dispatch: int = 1) -> AppHandle:
     """Return the handle of its app."""
-    return make_app_handle("local_cwd", "torchx", app_id(run.id, handout))
+    return make_app_handle("local_cwd", "torchx", app_id(run.id, dispatch))

@@ -12,7 +12,7 @@ from typing import Self
 from local_apps import app_of
 from task_tries import make_try
 
-from airflow_torchx._hold import Hold
+from airflow_torchx._attachment import Attachment
 from airflow_torchx._record import Record
 from airflow_torchx._tries import TaskTry
 from torchx_core.runner import Runner, get_runner
@@ -104,28 +104,30 @@ class Bench:
     memory: DictMemory = field(default_factory=DictMemory)
     screen: Screen = field(default_factory=Screen)
 
-    def hold(
+    def attachment(
         self,
         request: Request,
         *,
         number: int = 1,
         generation: int = 3,
-        look: Callable[[Hold], None] = lambda _hold: None,
+        look: Callable[[Attachment], None] = lambda _attachment: None,
         deadline: float | None = None,
         is_rescheduled: bool = False,
-    ) -> Hold:
+    ) -> Attachment:
         """Return a new try's hold, as a new process would make it."""
         self.screen = Screen()
         this_try = make_try(number=number, generation=generation, is_rescheduled=is_rescheduled)
-        return Hold(self.runner, self.memory, this_try, request.with_deadline, self.screen, look, deadline)
+        return Attachment(
+            self.runner, self.memory, this_try, request.with_deadline, self.screen, look, deadline
+        )
 
     def run(
         self, request: Request, *, number: int = 1, generation: int = 3, deadline: float | None = None
     ) -> AppState:
         """Run a whole try and return the app's state."""
-        hold = self.hold(request, number=number, generation=generation, deadline=deadline)
-        hold.attach()
-        return hold.follow().state
+        attachment = self.attachment(request, number=number, generation=generation, deadline=deadline)
+        attachment.attach()
+        return attachment.follow().state
 
     def apps(self) -> dict[str, AppState]:
         """Return every app there is, by handle, oldest first."""

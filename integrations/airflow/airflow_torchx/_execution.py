@@ -12,11 +12,11 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, NoReturn, final
 
 from airflow_torchx import _engine
+from airflow_torchx._attachment import GIVE_UP_FIRST_S, Attachment
 from airflow_torchx._deferral import CURSOR_KEY, NOTHING_FIRED, Deferral, Fired, cursor_noted, make_note
-from airflow_torchx._departure import Departure
 from airflow_torchx._engine import AirflowFailException, AirflowTaskTimeout, Context
 from airflow_torchx._engine_logs import shown_before
-from airflow_torchx._hold import GIVE_UP_FIRST_S, Hold
+from airflow_torchx._interruption import Interruption
 from airflow_torchx._log import AppLog
 from airflow_torchx._memory import ProbingMemory, StoreMemory
 from airflow_torchx._outcome import deliver
@@ -88,14 +88,14 @@ class Execution:
     def begin(self, *, follow_s: float | None) -> object:
         """Submit or find the app, follow it, return its result; defer after so many seconds, unless None."""
 
-        def work(hold: Hold) -> AppStatus | None:
-            hold.attach()
-            _engine.push_xcom(self._context, "handle", hold.handle)
-            self._show_links(hold)
+        def work(attachment: Attachment) -> AppStatus | None:
+            attachment.attach()
+            _engine.push_xcom(self._context, "handle", attachment.handle)
+            self._show_links(attachment)
             # A second deferral in one try would make the triggerer write its log over that of the first.
-            if follow_s is None or hold.record.unwatched or self._this_try.is_rescheduled:
-                return hold.follow()
-            return hold.follow_for(follow_s)
+            if follow_s is None or attachment.record.unwatched or self._this_try.is_rescheduled:
+                return attachment.follow()
+            return attachment.follow_for(follow_s)
 
         return self._run(work)
 
@@ -108,39 +108,39 @@ class Execution:
         if fired.error is not None:
             _engine.emit("warning", f"the triggerer could not follow the app: {fired.error}; {UNWATCHED}")
 
-        def work(hold: Hold) -> AppStatus:
+        def work(attachment: Attachment) -> AppStatus:
             if fired.error is None:
-                hold.resume(fired.cursor)
+                attachment.resume(fired.cursor)
             else:
-                hold.resume(fired.cursor or self._noted_cursor(), give_up_s=GIVE_UP_FIRST_S)
-                hold.note_triggerer(sees_app=not fired.unseen)
-            self._show_links(hold)
-            return self._follow_until_timeout(hold)
+                attachment.resume(fired.cursor or self._noted_cursor(), give_up_s=GIVE_UP_FIRST_S)
+                attachment.note_triggerer(sees_app=not fired.unseen)
+            self._show_links(attachment)
+            return self._follow_until_timeout(attachment)
 
         return self._run(work, fired)
 
     def give_up(self) -> object:
         """Cancel the app, whose trigger has not fired in time, and fail."""
 
-        def work(hold: Hold) -> AppStatus:
-            hold.resume(self._noted_cursor())
-            hold.cancel(self._timeout_reason)
-            return hold.follow()
+        def work(attachment: Attachment) -> AppStatus:
+            attachment.resume(self._noted_cursor())
+            attachment.cancel(self._timeout_reason)
+            return attachment.follow()
 
         return self._run(work, Fired(timed_out=True))
 
-    def _follow_until_timeout(self, hold: Hold) -> AppStatus:
+    def _follow_until_timeout(self, attachment: Attachment) -> AppStatus:
         """Follow the app; cancel it at the deadline, which Airflow counts anew when it resumes a task.
 
         Raises:
             AirflowTaskTimeout: The deadline has passed.
         """
         if self._deadline is None:
-            return hold.follow()
-        status = hold.follow_for(self._deadline - time.time())
+            return attachment.follow()
+        status = attachment.follow_for(self._deadline - time.time())
         if status is None:
-            hold.cancel(self._timeout_reason)
-            status = hold.follow()
+            attachment.cancel(self._timeout_reason)
+            status = attachment.follow()
             if status.state is not AppState.SUCCEEDED:
                 raise AirflowTaskTimeout(self._timeout_reason)
         return status
@@ -149,29 +149,31 @@ class Execution:
         """Return how far a trigger of this try has shown the log."""
         return cursor_noted(_engine.note_left(self._context, CURSOR_KEY), self._this_try.token)
 
-    def _run(self, work: Callable[[Hold], AppStatus | None], fired: Fired = NOTHING_FIRED) -> object:
+    def _run(self, work: Callable[[Attachment], AppStatus | None], fired: Fired = NOTHING_FIRED) -> object:
         """Hold the app and do the work with it; return the app's result, or defer when it has not ended."""
         log = self._log(fired)
-        with self._holding(log) as (hold, departure):
+        with self._holding(log) as (attachment, interruption):
             try:
-                status = self._guarded(hold, work)
+                status = self._guarded(attachment, work)
             finally:
                 log.flush()
             if status is None:
-                departure.check_deferral(hold)
-        departure.check()
+                interruption.check_deferral(attachment)
+        interruption.check()
         if status is None:
-            self._defer(replace(hold.deferral, shown_bytes=log.shown_bytes, left_out=log.left_out))
+            self._defer(replace(attachment.deferral, shown_bytes=log.shown_bytes, left_out=log.left_out))
         if fired.timed_out and status.state is not AppState.SUCCEEDED:
             raise AirflowTaskTimeout(self._timeout_reason)
-        log.show_end(status, hold.handle)
+        log.show_end(status, attachment.handle)
         operator = self._operator
-        return deliver(self._context, operator.outlets, hold.handle, status, operator.fail_on_exit_codes)
+        return deliver(
+            self._context, operator.outlets, attachment.handle, status, operator.fail_on_exit_codes
+        )
 
     @contextmanager
-    def _holding(self, log: AppLog) -> Iterator[tuple[Hold, Departure]]:
+    def _holding(self, log: AppLog) -> Iterator[tuple[Attachment, Interruption]]:
         """Yield a hold on the task's app, and what watches for reasons to let it go."""
-        departure = Departure(
+        interruption = Interruption(
             self._this_try,
             self._operator.on_worker_shutdown,
             killed=self._killed,
@@ -183,8 +185,10 @@ class Execution:
             with target.runner() as runner:
                 memory = self._memory(runner, target)
                 request = cache(partial(self._request, runner, target))
-                hold = Hold(runner, memory, self._this_try, request, log, departure.look, self._app_deadline)
-                yield hold, departure
+                attachment = Attachment(
+                    runner, memory, self._this_try, request, log, interruption.look, self._app_deadline
+                )
+                yield attachment, interruption
         except OutOfSightError as err:
             _engine.emit("warning", str(err))
             raise _engine.reschedule(LOOK_AGAIN_S) from err
@@ -207,19 +211,23 @@ class Execution:
             return []
         return shown_before(self._context)
 
-    def _guarded(self, hold: Hold, work: Callable[[Hold], AppStatus | None]) -> AppStatus | None:
+    def _guarded(
+        self, attachment: Attachment, work: Callable[[Attachment], AppStatus | None]
+    ) -> AppStatus | None:
         """Cancel the app for three causes only: whatever else ends the try leaves the app alone."""
         try:
-            return work(hold)
+            return work(attachment)
         except AirflowTaskTimeout:
-            self._try_to_cancel(lambda: hold.cancel(self._timeout_reason))
+            self._try_to_cancel(lambda: attachment.cancel(self._timeout_reason))
             raise
         except KeyboardInterrupt:
-            self._try_to_cancel(lambda: hold.cancel("cancelled because the Airflow task was interrupted"))
+            self._try_to_cancel(
+                lambda: attachment.cancel("cancelled because the Airflow task was interrupted")
+            )
             raise
         except SchedulerError:
             if self._this_try.is_last:
-                self._try_to_cancel(lambda: hold.cancel(GAVE_UP_REASON))
+                self._try_to_cancel(lambda: attachment.cancel(GAVE_UP_REASON))
             raise
 
     def _try_to_cancel(self, cancel: Callable[[], None]) -> None:
@@ -229,12 +237,12 @@ class Execution:
         except (TorchXError, AirflowUnavailableError) as err:
             logger.warning("the app was not cancelled: %s", err)
 
-    def _show_links(self, hold: Hold) -> None:
+    def _show_links(self, attachment: Attachment) -> None:
         """Make the links work; and hide the app's own secrets, which may be those of an older DAG."""
         try:
-            app, status = hold.app(), hold.status()
+            app, status = attachment.app(), attachment.status()
         except SchedulerError as err:
-            logger.warning("no links to %s: %s", hold.handle, err)
+            logger.warning("no links to %s: %s", attachment.handle, err)
             return
         for role in app.roles:
             _engine.mask_secrets(role.env)

@@ -6,7 +6,7 @@ that came after it. The newer try wins, and what the older one still does to the
 
 from __future__ import annotations
 
-from airflow_torchx._tries import TaskTry, is_farewell, try_number_of
+from airflow_torchx._tries import TaskTry, try_number_of, was_given_up
 from torchx_core.errors import TorchXError
 from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle
@@ -42,7 +42,7 @@ def sign_off(runner: Runner, handle: AppHandle, this_try: TaskTry) -> None:
 
     A retry that begins before the app has ended would otherwise go on with it, and fail with it.
     """
-    _sign(runner, handle, this_try, this_try.farewell)
+    _sign(runner, handle, this_try, this_try.cancelled_token)
 
 
 def _sign(runner: Runner, handle: AppHandle, this_try: TaskTry, token: str) -> bool:
@@ -50,7 +50,7 @@ def _sign(runner: Runner, handle: AppHandle, this_try: TaskTry, token: str) -> b
         owner = runner.owner(handle)
         if try_number_of(owner) > this_try.number:
             raise OvertakenError(handle, str(owner))
-        if is_farewell(owner):
+        if was_given_up(owner):
             return False
         if runner.take_over(handle, token, expected=owner):
             return True

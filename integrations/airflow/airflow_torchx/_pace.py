@@ -42,5 +42,5 @@ class Paces:
     standstills: Pace
     """How many seconds of a second that may take. Meanwhile nothing else of the process goes on; the log may
     be a pipe that is read slowly."""
-    bookmarks: Pace
-    """How many bookmarks a second may be written; they come less often where many watches share it."""
+    saved_positions: Pace
+    """How many saved positions a second may be written; they come less often where many watches share it."""

@@ -6,12 +6,12 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 
-__all__ = ["TaskTry", "is_farewell", "make_app_id", "try_number_of"]
+__all__ = ["TaskTry", "make_app_id", "try_number_of", "was_given_up"]
 
 _READABLE = 32
 _HASH = 10
 _TOKEN = re.compile(r"airflow-try-(\d+)-")
-_FAREWELL = "-farewell"
+_CANCELLED = "-farewell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,9 @@ class TaskTry:
         return f"airflow-try-{self.number}-{self.ti_id}"
 
     @property
-    def farewell(self) -> str:
+    def cancelled_token(self) -> str:
         """Return the owner token of an app that this try has asked to end: a retry must not go on with it."""
-        return f"{self.token}{_FAREWELL}"
+        return f"{self.token}{_CANCELLED}"
 
     def at(self, generation: int) -> TaskTry:
         """Return this try as it would be in another generation."""
@@ -59,9 +59,9 @@ def try_number_of(token: str | None) -> int:
     return int(found[1]) if found else 0
 
 
-def is_farewell(token: str | None) -> bool:
-    """Return whether the owner has given its app up; see `TaskTry.farewell`."""
-    return token is not None and token.endswith(_FAREWELL)
+def was_given_up(token: str | None) -> bool:
+    """Return whether the owner has given its app up; see `TaskTry.cancelled_token`."""
+    return token is not None and token.endswith(_CANCELLED)
 
 
 def make_app_id(this_try: TaskTry, *, salt: str, attempt: int) -> str:

@@ -41,7 +41,7 @@ READ_S = 600.0
 READ_TICK_S = 0.1
 STANDSTILL_S = 10.0
 """A triggerer that stood still for so long may have been replaced meanwhile, and does not know it yet."""
-HOLD_BACK_S = 10.0
+ATTACHMENT_BACK_S = 10.0
 """How long it then shows nothing, for another one may show the same: Airflow ends its triggers by then."""
 
 
@@ -70,7 +70,7 @@ class Watch:
         runner: Runner,
         deferral: Deferral,
         log: Log,
-        bookmark: Callable[[str], Awaitable[None]],
+        save_position: Callable[[str], Awaitable[None]],
         paces: Paces,
         hide: Callable[[Mapping[str, str]], Awaitable[None]],
         cursor: str | None = None,
@@ -82,7 +82,7 @@ class Watch:
             runner: Knows the app's scheduler.
             deferral: What to watch.
             log: Where events are shown.
-            bookmark: Remembers how far the log got, over a restart.
+            save_position: Remembers how far the log got, over a restart.
             paces: How fast all that may be done.
             hide: Hides the secrets among a role's environment variables in everything shown from now on.
             cursor: How far an earlier watch has shown the log; None for the deferral's own.
@@ -91,7 +91,7 @@ class Watch:
         self._runner = runner
         self._deferral = deferral
         self._log = log
-        self._bookmark = bookmark
+        self._save_position = save_position
         self._paces = paces
         self._hide = hide
         self._cursor = self._saved = self._read = cursor or deferral.cursor
@@ -155,7 +155,7 @@ class Watch:
         self._awake_at = time.monotonic()
         async with aclosing(await self._batches()) as batches:
             async for batch in batches:
-                await self._hold_back()
+                await self._attachment_back()
                 await self._show_all(batch)
                 self._log.tick()
                 if _is_last(batch):
@@ -180,10 +180,10 @@ class Watch:
         )
         return cast("AsyncGenerator[Batch]", batches)  # so that it can be closed
 
-    async def _hold_back(self) -> None:
+    async def _attachment_back(self) -> None:
         """Wait, after a standstill, to be cancelled before anything is shown."""
         if time.monotonic() - self._awake_at > STANDSTILL_S:
-            await asyncio.sleep(HOLD_BACK_S)
+            await asyncio.sleep(ATTACHMENT_BACK_S)
 
     async def _show_all(self, batch: Batch) -> None:
         """Show a batch piece by piece: whatever else the process does gets its turn in between."""
@@ -213,8 +213,8 @@ class Watch:
         if not self._unread():
             self._read = self._cursor
         if self._read is not None and self._read != self._saved:
-            await self._bookmark(self._read)
-            delay_s += self._paces.bookmarks.spend(1)
+            await self._save_position(self._read)
+            delay_s += self._paces.saved_positions.spend(1)
         self._saved = self._read
         self._save_at = time.monotonic() + delay_s
 

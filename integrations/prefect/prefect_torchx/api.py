@@ -52,7 +52,7 @@ class Refused(Exception):
 
 @final
 class Api:
-    """What the courier asks Prefect's API for; connects when it is first used."""
+    """What the log shipper asks Prefect's API for; connects when it is first used."""
 
     def __init__(self) -> None:
         """Connect to nothing yet."""

@@ -11,15 +11,15 @@ from typing import Any, Self, TypeVar, final
 
 from prefect_torchx._engine.caller import Caller
 from prefect_torchx._engine.causes import INTERRUPTIONS, Causes, behind
-from prefect_torchx._engine.shelf import ServerShelf
-from prefect_torchx.bookmark import Bookmark
-from prefect_torchx.held import Held
-from prefect_torchx.hold import Hold, Request
+from prefect_torchx._engine.position_store import ServerPositionStore
+from prefect_torchx.attachment import Attachment, Request
+from prefect_torchx.driver import TICK_S, Pause, Procedure, adrive, drive
 from prefect_torchx.naming import FlowTry, Holder
 from prefect_torchx.off_loop import Undisturbed, in_daemon_thread, outlast, started_in_thread
 from prefect_torchx.order import Order
 from prefect_torchx.page import RunPage
-from prefect_torchx.story import TICK_S, Pause, Story, atell, tell
+from prefect_torchx.resumption import Resumption
+from prefect_torchx.saved_position import SavedPosition
 from torchx_core.errors import SchedulerError, UnknownAppException
 from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, parse_app_handle
@@ -54,7 +54,7 @@ class AppRun:
     await what the others block for.
     """
 
-    def __init__(self, source: Order | Held) -> None:
+    def __init__(self, source: Order | Resumption) -> None:
         """Do nothing yet.
 
         Args:
@@ -70,7 +70,7 @@ class AppRun:
             self._runner = get_runner(parse_app_handle(source.handle).session_name)
             self._me = Holder.parse(source.token) if source.token else None
         self._page: RunPage | None = None
-        self._hold: Hold | None = None
+        self._attachment: Attachment | None = None
         self._is_over = False
         self._reason = ""
 
@@ -94,15 +94,15 @@ class AppRun:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Do what leaving the ``with`` block does, on an event loop."""
-        await outlast(started_in_thread(self._tell, self._close(None, LEAVE_S)), 2 * LEAVE_S)
+        await outlast(started_in_thread(self._drive, self._close(None, LEAVE_S)), 2 * LEAVE_S)
         self._runner.close()
 
     @property
-    def held(self) -> Held:
+    def resumption(self) -> Resumption:
         """What to go on with elsewhere; only after `attach`."""
-        handle = self._hold.handle if self._hold else None
+        handle = self._attachment.handle if self._attachment else None
         assert handle is not None, "attach first"
-        return Held(
+        return Resumption(
             handle=handle,
             token=self._me.token if self._me else None,
             limit_bytes=self._source.limit_bytes,
@@ -119,7 +119,7 @@ class AppRun:
         if status.state is AppState.SUCCEEDED:
             return status.result
         assert self._page is not None, "follow first"
-        raise self._page.failure(status, self.held.handle)
+        raise self._page.failure(status, self.resumption.handle)
 
     # --- blocking
 
@@ -149,8 +149,8 @@ class AppRun:
     def cancel(self, reason: str) -> bool:
         """Ask for the app's end, unless another try holds it; return whether it will end."""
         try:
-            hold = self._open_hold()
-            return hold is not None and hold.cancel(reason)
+            attachment = self._open_attachment()
+            return attachment is not None and attachment.cancel(reason)
         except UnknownAppException:
             return False
         except SchedulerError as err:
@@ -163,7 +163,7 @@ class AppRun:
         Only a second Ctrl-C cuts that short. Another interruption, such as the signal that we were
         ahead of, is raised at the end.
         """
-        leaving = Undisturbed(lambda: self._tell(self._leave(interruption)))
+        leaving = Undisturbed(lambda: self._drive(self._leave(interruption)))
         leaving.start()
         later: BaseException | None = None
         while not leaving.is_over:
@@ -179,17 +179,17 @@ class AppRun:
             raise later
         leaving.result()
 
-    def _guarded(self, story: Story[T]) -> T:
+    def _guarded(self, procedure: Procedure[T]) -> T:
         with self._causes:
             try:
-                return tell(story, self._runner, self._causes.check)
+                return drive(procedure, self._runner, self._causes.check)
             except INTERRUPTIONS as interruption:
                 self.leave(interruption)
                 raise
 
-    def _tell(self, story: Story[None]) -> None:
+    def _drive(self, procedure: Procedure[None]) -> None:
         """Carry out what must not be interrupted by what it is about."""
-        tell(story, self._runner, lambda: None)
+        drive(procedure, self._runner, lambda: None)
 
     # --- awaiting
 
@@ -213,7 +213,7 @@ class AppRun:
         """Do what `leave` does, however often the present asyncio task is cancelled meanwhile."""
         if isinstance(interruption, asyncio.CancelledError):
             interruption = await behind(interruption)
-        leaving = started_in_thread(self._tell, self._leave(interruption))
+        leaving = started_in_thread(self._drive, self._leave(interruption))
         leaving.add_done_callback(asyncio.Future.exception)  # seen: it is not reported as lost
         deadline = monotonic() + DEPARTURE_S
         while not leaving.done() and monotonic() < deadline:
@@ -225,57 +225,57 @@ class AppRun:
                     await in_daemon_thread(self._cancel_again)
                     raise
 
-    async def _aguarded(self, story: Story[T]) -> T:
+    async def _aguarded(self, procedure: Procedure[T]) -> T:
         with self._causes:
             try:
-                return await atell(story, self._runner, self._causes.check)
+                return await adrive(procedure, self._runner, self._causes.check)
             except INTERRUPTIONS as interruption:
                 await self.aleave(interruption)
                 raise
 
-    # --- the stories
+    # --- the procedures
 
-    def _run(self) -> Story[AppStatus]:
+    def _run(self) -> Procedure[AppStatus]:
         yield from self._attach()
         return (yield from self._follow())
 
-    def _attach(self) -> Story[AppHandle]:
-        hold, request = self._prepare()
-        yield from hold.attach(request)
-        assert hold.handle is not None
-        return hold.handle
+    def _attach(self) -> Procedure[AppHandle]:
+        attachment, request = self._prepare()
+        yield from attachment.attach(request)
+        assert attachment.handle is not None
+        return attachment.handle
 
-    def _prepare(self) -> tuple[Hold, Request]:
+    def _prepare(self) -> tuple[Attachment, Request]:
         """Learn who calls and what for; asks Prefect's server, and checks the request."""
         assert isinstance(self._source, Order), "attached already"
         flow_tries = self._caller.flow_tries()
         root = flow_tries[0].run if flow_tries else ""
         request = self._source.request(self._runner, self._caller.work(root), root)
         self._me = self._new_holder(flow_tries)
-        hold = self._new_hold(request.app.app, None, root)
-        hold.want(request)
-        self._hold = hold
-        return hold, request
+        attachment = self._new_attachment(request.app.app, None, root)
+        attachment.want(request)
+        self._attachment = attachment
+        return attachment, request
 
-    def _follow(self) -> Story[AppStatus]:
-        hold = self._open_hold()
-        assert hold is not None, "attach first"
-        status = yield from hold.follow()
+    def _follow(self) -> Procedure[AppStatus]:
+        attachment = self._open_attachment()
+        assert attachment is not None, "attach first"
+        status = yield from attachment.follow()
         self._is_over = True
         yield from self._close(status, LOG_S)
         return status
 
-    def _leave(self, interruption: BaseException) -> Story[None]:
+    def _leave(self, interruption: BaseException) -> Procedure[None]:
         reason = self._causes.why_cancel(interruption)
-        if reason and self._hold is None and isinstance(self._source, Order):
+        if reason and self._attachment is None and isinstance(self._source, Order):
             self._prepare_to_cancel()
-        hold = None if self._is_over else self._open_hold()
-        if hold is not None:
+        attachment = None if self._is_over else self._open_attachment()
+        if attachment is not None:
             self._reason = reason
             if not reason:
-                self._say(f"leaving {hold.handle or 'the app'}, which goes on; a later try follows it")
+                self._say(f"leaving {attachment.handle or 'the app'}, which goes on; a later try follows it")
             elif self.cancel(reason):
-                yield from hold.last_lines(LAST_LINES_S)
+                yield from attachment.last_lines(LAST_LINES_S)
         yield from self._close(None, LAST_RECORDS_S if reason else LEAVE_S)
         while self._causes.signal_may_come():
             yield Pause(seconds=TICK_S)
@@ -287,37 +287,37 @@ class AppRun:
         except Exception as err:  # noqa: BLE001  (whatever it is, the interruption is what is raised)
             logger.warning("cannot look for an app of an earlier try, which its lease would end: %r", err)
 
-    def _close(self, status: AppStatus | None, limit_s: float) -> Story[None]:
+    def _close(self, status: AppStatus | None, limit_s: float) -> Procedure[None]:
         for _ in self._page.closing(status, limit_s=limit_s) if self._page else ():
             yield Pause(seconds=LOOK_EVERY_S)
 
-    def _open_hold(self) -> Hold | None:
-        """Return the hold, which is there from the start where somebody else attached."""
-        if self._hold is None and isinstance(self._source, Held):
+    def _open_attachment(self) -> Attachment | None:
+        """Return the attachment, which is there from the start where somebody else attached."""
+        if self._attachment is None and isinstance(self._source, Resumption):
             app = self._runner.describe(self._source.handle)
             if app is None:
                 raise UnknownAppException(self._source.handle)
-            self._hold = self._new_hold(app, self._source.handle)
-        return self._hold
+            self._attachment = self._new_attachment(app, self._source.handle)
+        return self._attachment
 
-    def _new_hold(self, app: AppDef, handle: AppHandle | None, root: str = "") -> Hold:
-        shelf = ServerShelf(
+    def _new_attachment(self, app: AppDef, handle: AppHandle | None, root: str = "") -> Attachment:
+        position_store = ServerPositionStore(
             self._caller.flow_run_id,
             self._caller.task_run_id,
             root,
             has_hidden=bool(self._source.hidden),
             limit_bytes=self._source.limit_bytes,
         )
-        bookmark = Bookmark(shelf)
+        saved_position = SavedPosition(position_store)
         self._page = RunPage(
             app,
             limit_bytes=self._source.limit_bytes,
-            keeper=bookmark,
+            keeper=saved_position,
             hidden=self._source.hidden,
         )
         has_ports = any(role.port_map for role in app.roles)
         locate = self._locate if has_ports else None
-        return Hold(self._runner, self._page, bookmark, self._me, handle, locate=locate)
+        return Attachment(self._runner, self._page, saved_position, self._me, handle, locate=locate)
 
     def _locate(self, handle: AppHandle) -> None:
         """Let the page link to the ports of the replicas while these run."""

@@ -11,9 +11,9 @@ from prefect.types import SecretDict
 from pydantic import ConfigDict, Field, GetPydanticSchema, HttpUrl, WithJsonSchema, model_validator
 from pydantic_core import core_schema
 
+from prefect_torchx.block_fields import our_message, read_fields
 from prefect_torchx.dispatch import dispatch
 from prefect_torchx.hiding import reveal, secret_texts
-from prefect_torchx.intake import our_message, take_in
 from prefect_torchx.masking import mask_values
 from torchx_core.launch import DEFAULT_SCHEDULER, check_target
 from torchx_core.specs import AppDef, AppHandle, make_app_handle
@@ -180,7 +180,7 @@ class TorchXJob(AnyJobBlock):
 
         with AppRun(self._order()) as run:
             run.attach()
-            return TorchXJobRun(run.held)
+            return TorchXJobRun(run.resumption)
 
     async def atrigger(self) -> TorchXJobRun:
         """Await what `trigger` returns."""
@@ -189,7 +189,7 @@ class TorchXJob(AnyJobBlock):
 
         async with AppRun(self._order()) as run:
             await run.aattach()
-            return TorchXJobRun(run.held)
+            return TorchXJobRun(run.resumption)
 
     @dispatch
     def attach(self, handle: AppHandle) -> TorchXJobRun:
@@ -217,9 +217,9 @@ class TorchXJob(AnyJobBlock):
 
     @model_validator(mode="before")
     @classmethod
-    def _take_in(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _read_fields(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         with our_message():
-            return take_in(given, cls.model_fields)
+            return read_fields(given, cls.model_fields)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 
 
 class Keeper(Protocol):
-    """Remembers how far a run's log has arrived: a `prefect_torchx.bookmark.Bookmark`."""
+    """Remembers how far a run's log has arrived: a `prefect_torchx.saved_position.SavedPosition`."""
 
     def note(self, handle: AppHandle, position: Position, /) -> None:
         """Remember it in this process; quick."""
@@ -40,7 +40,7 @@ class Keeper(Protocol):
 
 @final
 class Delivery:
-    """Hears from the courier what has arrived, saves and draws when told to; in the courier's thread."""
+    """Hears from the log shipper what has arrived, saves and draws when told to; in its thread."""
 
     def __init__(
         self, keeper: Keeper | None, pictures: Pictures, on_refused: Callable[[str], None] | None = None

@@ -13,9 +13,9 @@ from prefect.blocks.abstract import JobRun
 from prefect_torchx._engine.causes import INTERRUPTIONS
 from prefect_torchx.app_run import AppRun
 from prefect_torchx.dispatch import dispatch
-from prefect_torchx.held import Held
 from prefect_torchx.masking import make_mask, mask_status, mask_values
 from prefect_torchx.off_loop import in_daemon_thread
+from prefect_torchx.resumption import Resumption
 from torchx_core.errors import AppStatusError, UnknownAppException, WaitTimeoutError
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppHandle, AppState, AppStatus
@@ -46,17 +46,17 @@ class TorchXJobRun(JobRun[Any]):
                 evaluate(run.fetch_result())
     """
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, resumption: Resumption) -> None:
         """Do nothing yet; `TorchXJob` makes these."""
-        self._held = held
+        self._resumption = resumption
         self._is_left = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.handle!r})"
 
-    def __reduce__(self) -> tuple[type[TorchXJobRun], tuple[Held]]:
+    def __reduce__(self) -> tuple[type[TorchXJobRun], tuple[Resumption]]:
         """Travel without secrets: what a task returns Prefect may keep."""
-        return type(self), (replace(self._held, hidden=()),)
+        return type(self), (replace(self._resumption, hidden=()),)
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -67,7 +67,7 @@ class TorchXJobRun(JobRun[Any]):
     ) -> None:
         """Cancel the app, or leave it alone, as the interruption demands; otherwise leave it alone."""
         if self._is_to_be_left(value):
-            with self._noted(), AppRun(self._held) as run:
+            with self._noted(), AppRun(self._resumption) as run:
                 run.leave(value)
 
     async def __aenter__(self) -> Self:
@@ -80,13 +80,13 @@ class TorchXJobRun(JobRun[Any]):
         """Do what the end of a ``with`` block does."""
         if self._is_to_be_left(value):
             with self._noted():
-                async with AppRun(self._held) as run:
+                async with AppRun(self._resumption) as run:
                     await run.aleave(value)
 
     @property
     def handle(self) -> AppHandle:
         """The app's handle, such as ``local_cwd://torchx/train-x1``."""
-        return self._held.handle
+        return self._resumption.handle
 
     @dispatch
     def wait_for_completion(self) -> None:  # type: ignore[override]  # Prefect's is only for asynchronous code
@@ -96,13 +96,13 @@ class TorchXJobRun(JobRun[Any]):
             AppStatusError: It ended otherwise than SUCCEEDED; the message leads with what failed.
             UnknownAppException: There is no such app any more.
         """
-        with self._noted(), AppRun(self._held) as run:
+        with self._noted(), AppRun(self._resumption) as run:
             run.result(run.follow())
 
     async def await_for_completion(self) -> None:
         """Await what `wait_for_completion` waits for."""
         with self._noted():
-            async with AppRun(self._held) as run:
+            async with AppRun(self._resumption) as run:
                 run.result(await run.afollow())
 
     @dispatch
@@ -189,7 +189,7 @@ class TorchXJobRun(JobRun[Any]):
             raise
 
     def _is_to_be_left(self, cause: BaseException | None) -> TypeGuard[BaseException]:
-        responsible = self._held.token is not None and not self._is_left
+        responsible = self._resumption.token is not None and not self._is_left
         return responsible and isinstance(cause, INTERRUPTIONS)
 
     def _fetch_result(self) -> Any:  # noqa: ANN401
@@ -203,7 +203,7 @@ class TorchXJobRun(JobRun[Any]):
     def _failure(self, status: AppStatus) -> AppStatusError:
         with get_runner() as runner:
             app = runner.describe(self.handle)
-        mask = make_mask(app, self._held.hidden) if app else mask_values(self._held.hidden)
+        mask = make_mask(app, self._resumption.hidden) if app else mask_values(self._resumption.hidden)
         masked = mask_status(status, mask)
         return AppStatusError(masked, f"{masked.failure_summary()}\n  app: {self.handle}")
 
@@ -218,15 +218,15 @@ class TorchXJobRun(JobRun[Any]):
         return app.roles[0].name
 
     def _cancel(self, reason: str) -> None:
-        if self._held.token is None:
+        if self._resumption.token is None:
             with get_runner() as runner:
                 runner.cancel(self.handle, reason=reason)
         else:
-            with self._noted(), AppRun(self._held) as run:
+            with self._noted(), AppRun(self._resumption) as run:
                 run.cancel(reason)
 
     def _detach(self) -> AppHandle:
-        self._held = replace(self._held, token=None)
+        self._resumption = replace(self._resumption, token=None)
         return self.handle
 
 
@@ -234,7 +234,7 @@ def look_on(handle: AppHandle, log_limit_mb: float | None) -> TorchXJobRun:
     """Return an onlooker's run of an app that there is; `TorchXJob.attach` tells more."""
     limit_bytes = None if log_limit_mb is None else int(log_limit_mb * 1e6)
     _present_status(handle)
-    return TorchXJobRun(Held(handle=handle, limit_bytes=limit_bytes))
+    return TorchXJobRun(Resumption(handle=handle, limit_bytes=limit_bytes))
 
 
 def _present_status(handle: AppHandle) -> AppStatus:

@@ -146,7 +146,7 @@ class Holder:
         return f"{_KIND}:{tries}:{self.task_run_id}:{self.task_try}:{self.call}"
 
     @property
-    def farewell(self) -> str:
+    def cancelled_token(self) -> str:
         """The owner token of an app that this call held and has cancelled."""
         return f"{self.token}:{_GIVEN_UP}"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal, TypeAlias
 
-from prefect_torchx.hold import Request
+from prefect_torchx.attachment import Request
 from prefect_torchx.naming import FLOW_RUN, Work
 from torchx_core.errors import InvalidInputError
 from torchx_core.launch import AppRequest, Cfg, ComponentArgs, Target, make_app, make_component, to_document

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import Final, final
 
-from prefect_torchx.courier import Courier, Sender
 from prefect_torchx.delivery import END, Delivery, Keeper, Mark, Notice
+from prefect_torchx.log_shipper import LogShipper, Sender
 from prefect_torchx.masking import make_mask, mask_status
 from prefect_torchx.pictures import Pictures
 from prefect_torchx.position import Position
@@ -75,15 +75,15 @@ class RunPage:
         self._marked: Mark | None = None
         self._handle: AppHandle = ""
         self._delivery: Final = Delivery(keeper, self._pictures, self._say_what_is_refused)
-        self._courier: Final = Courier.to_this_server()
-        self._courier.join(self._delivery)
+        self._log_shipper: Final = LogShipper.to_this_server()
+        self._log_shipper.join(self._delivery)
         self._open = True
         self._leaving: Final = threading.Lock()
 
     @property
     def full(self) -> bool:
         """Whether so much waits for Prefect's API that its reader should pause; the app need not."""
-        return self._courier.full
+        return self._log_shipper.full
 
     def submitted(self, handle: AppHandle, position: Position | None = None) -> None:
         """Learn which app it is; of one that an earlier try has given up the rest may be shown before.
@@ -96,12 +96,12 @@ class RunPage:
         if position:
             self._limit.shown_bytes = position.shown_bytes
         self._pictures.submitted(handle, again=position is not None)
-        self._courier.wake()
+        self._log_shipper.wake()
 
     def locate(self, status: AppStatus) -> None:
         """Learn where the app's replicas are, for links to them; called while it runs, or not at all."""
         self._pictures.locate(status)
-        self._courier.wake()
+        self._log_shipper.wake()
 
     def write(self, event: AppEvent) -> None:
         """Take an event; the log shows it when a record is full, or by `tick`."""
@@ -110,7 +110,7 @@ class RunPage:
             return
         self._records.write(event)
         self._pictures.write(event)
-        self._courier.wake()
+        self._log_shipper.wake()
 
     def mark(self, cursor: str) -> None:
         """Learn that every event before the cursor has been written."""
@@ -166,11 +166,11 @@ class RunPage:
         self._settle_mark()
         self._pictures.close(status)
         self._delivery.close()
-        self._courier.send(self._delivery, None, 0, END)
+        self._log_shipper.send(self._delivery, None, 0, END)
         begun = monotonic()
         try:
             while not self._delivery.done:
-                since = max(begun, self._courier.accepted_at) if status else begun
+                since = max(begun, self._log_shipper.accepted_at) if status else begun
                 if monotonic() >= since + limit_s:
                     break
                 yield
@@ -180,7 +180,7 @@ class RunPage:
     def _leave(self) -> None:
         with self._leaving:  # who is cut short by a second Ctrl-C leaves beside the thread that has begun to
             was_open, self._open = self._open, False
-        left = self._courier.leave(self._delivery) if was_open else 0
+        left = self._log_shipper.leave(self._delivery) if was_open else 0
         if left:
             text = f"{left} records of the log of {self._handle or 'an app'} have not reached Prefect's API"
             self._bring_later(f"{text}; {whole_log(self._handle)}" if self._handle else text)
@@ -190,10 +190,10 @@ class RunPage:
 
         Prefect's own way to its API drops what it meets no server for.
         """
-        notice = Notice(self._courier.leave)
-        self._courier.join(notice)
+        notice = Notice(self._log_shipper.leave)
+        self._log_shipper.join(notice)
         self._deliver(Record(logging.ERROR, text, None), notice)
-        self._courier.send(notice, None, 0, END)
+        self._log_shipper.send(notice, None, 0, END)
 
     def _say_what_is_refused(self, reason: str) -> None:
         text = f"Prefect's API refuses a record of the log: {reason}"
@@ -215,10 +215,10 @@ class RunPage:
     def _deliver(self, record: Record, sender: Sender | None = None) -> None:
         for payload in self._sink.write(record):
             size = payload.pop("__payload_size__", 0) or len(record.text)
-            self._courier.send(sender or self._delivery, payload, size)
+            self._log_shipper.send(sender or self._delivery, payload, size)
 
     def _settle_mark(self) -> None:
-        """Tell the courier what has arrived when everything sent so far has."""
+        """Tell the log shipper what has arrived when everything sent so far has."""
         if self._marked is not None:
-            self._courier.send(self._delivery, None, 0, self._marked)
+            self._log_shipper.send(self._delivery, None, 0, self._marked)
             self._marked = None

@@ -40,7 +40,7 @@ MAX_RESULT_CHARS = 50_000
 class Pictures:
     """Gathers what there is to see, and draws it when it is due; nothing outside of a run.
 
-    `write` is called by who follows the app, `draw` by the courier's thread.
+    `write` is called by who follows the app, `draw` by the log shipper's thread.
     """
 
     def __init__(self, app: AppDef, tails: Tails, mask: Mask, clock: Callable[[], float] = monotonic) -> None:

@@ -10,8 +10,8 @@ from time import monotonic
 from typing import Protocol, final
 
 from prefect_torchx import background
+from prefect_torchx.driver import TICK_S, Follow, Pause, Procedure, patiently
 from prefect_torchx.position import Position
-from prefect_torchx.story import TICK_S, Follow, Pause, Story, patiently
 from torchx_core.errors import InvalidCursorError, TorchXError
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner
@@ -101,7 +101,7 @@ class Reading:
         self._status: AppStatus | None = None
         self._stopped = False
 
-    def until(self, deadline: float = float("inf")) -> Story[AppStatus | None]:
+    def until(self, deadline: float = float("inf")) -> Procedure[AppStatus | None]:
         """Show events until the app is terminal, and return its status.
 
         Args:
@@ -114,7 +114,7 @@ class Reading:
         yield from patiently(self._read, self._patience, self._page.say)
         return self._status
 
-    def _read(self) -> Story[None]:
+    def _read(self) -> Procedure[None]:
         while self._status is None and monotonic() < self._deadline:
             yield from self._let_it_empty()
             self._stopped = False
@@ -162,7 +162,7 @@ class Reading:
         with suppress(TorchXError):  # the scheduler is away: the next time
             self._muted |= is_overtaken()
 
-    def _let_it_empty(self) -> Story[None]:
+    def _let_it_empty(self) -> Procedure[None]:
         """Pull nothing: the app's output waits where it lies. But let its scheduler know that we are here."""
         renewed = monotonic()
         while self._page.full and monotonic() < self._deadline:

@@ -24,8 +24,8 @@ from prefect.states import Cancelling
 
 from prefect_torchx._engine import intent
 from prefect_torchx._engine.lineage import ancestors
+from prefect_torchx._engine.position_store import NotedApp, apps_of_flow_run
 from prefect_torchx._engine.server import ask_patiently, client_of_process
-from prefect_torchx._engine.shelf import NotedApp, apps_of_flow_run
 from prefect_torchx.naming import FLOW_RUN, REAPED, Holder, is_given_up
 from prefect_torchx.rest import END_S, show_rest
 from torchx_core.errors import TorchXError
@@ -113,7 +113,7 @@ class FoundApp:
     owner: str | None
     has_ended: bool
 
-    def is_held_in(self, flow_run_id: UUID) -> bool:
+    def is_resumption_in(self, flow_run_id: UUID) -> bool:
         """Return whether a call in that flow run, or in a part of it, has the app; also when nobody has."""
         holder = Holder.parse(self.owner) if self.owner else None
         return holder is None or holder.is_of(str(flow_run_id))
@@ -229,7 +229,7 @@ def _own_apps(
     """Return the apps that the flow run has, as they are now, and what it has written down of any app."""
     root, noted = ask_patiently(lambda client: _noted_apps(client, flow_run))
     found = [app for handle in noted if (app := _look(reaper, handle, log))]
-    return [app for app in found if app.flow_run_id == str(root) and app.is_held_in(flow_run.id)], noted
+    return [app for app in found if app.flow_run_id == str(root) and app.is_resumption_in(flow_run.id)], noted
 
 
 def _noted_apps(client: SyncPrefectClient, flow_run: FlowRun) -> tuple[UUID, dict[AppHandle, NotedApp]]:

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from prefect.logging.loggers import LoggingAdapter
 
-from prefect_torchx._engine.shelf import NotedApp, ServerShelf
-from prefect_torchx.bookmark import Bookmark
+from prefect_torchx._engine.position_store import NotedApp, ServerPositionStore
+from prefect_torchx.driver import drive
 from prefect_torchx.page import RunPage
 from prefect_torchx.reading import Reading, is_unfinished
+from prefect_torchx.saved_position import SavedPosition
 from prefect_torchx.sink import Sink
-from prefect_torchx.story import tell
 from torchx_core.runner import Runner
 from torchx_core.schedulers.secrets import MASK
 from torchx_core.schedulers.text import whole_log
@@ -50,18 +50,18 @@ def show_rest(
     Raises:
         SchedulerError: The scheduler is away.
     """
-    bookmark = Bookmark(ServerShelf(noted.run, "", str(root)))
-    app, place = runner.describe(handle), bookmark.find(handle)
+    saved_position = SavedPosition(ServerPositionStore(noted.run, "", str(root)))
+    app, place = runner.describe(handle), saved_position.find(handle)
     if app is None or place is None or not is_unfinished(runner, handle, place):
         return
     if noted.has_hidden or _has_unknown_secrets(app):
         text = "not showing the rest of %s, some of whose secrets are unknown here; %s"
         log.warning(text, handle, whole_log(handle))
         return
-    page = RunPage(app, limit_bytes=noted.limit_bytes, keeper=bookmark, sink=Sink(log), pictured=False)
+    page = RunPage(app, limit_bytes=noted.limit_bytes, keeper=saved_position, sink=Sink(log), pictured=False)
     try:
         page.submitted(handle, place)
-        tell(Reading(handle, page, place).until(monotonic() + limit_s), runner, lambda: None)
+        drive(Reading(handle, page, place).until(monotonic() + limit_s), runner, lambda: None)
         status = runner.status(handle)
         if status is None or not status.is_terminal():
             page.say(f"{handle} has not ended yet; {whole_log(handle)}")

@@ -8,7 +8,7 @@ from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 
-from prefect_torchx.hold import OvertakenError
+from prefect_torchx.attachment import OvertakenError
 from prefect_torchx.run import run_app
 from torchx_core.errors import InvalidInputError, NotFoundError, SchedulerError
 

@@ -68,7 +68,7 @@ def test_a_retry_does_not_defer_to_such_a_triggerer_again(airflow: AirflowServer
     airflow.wait_for(job.task, "running")
     job.write()
     job.wait_for_lines(0, 1)
-    job.wait_for_bookmark()
+    job.wait_for_saved_position()
     os.kill(job.process(), signal.SIGKILL)
     airflow.wait_for(job.task, "running", 2)
     job.write_all()

@@ -10,8 +10,8 @@ from torchx_core.specs import make_app_handle
 RUN = UUID("00000000-0000-0000-0000-000000000007")
 
 
-def test_the_id_names_flow_run_and_handout() -> None:
-    """It can be found from a flow run's id, and tells hand-outs apart."""
+def test_the_id_names_flow_run_and_dispatch() -> None:
+    """It can be found from a flow run's id, and tells dispatches apart."""
     assert app_id(RUN, 1) == f"flow-run-{RUN}"
     assert app_id(RUN, 2) == f"flow-run-{RUN}-2"
 

@@ -60,7 +60,7 @@ class Late:
 
 @pytest.fixture
 def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Return the test's patches; apps of earlier hand-outs are not waited for."""
+    """Return the test's patches; apps of earlier dispatches are not waited for."""
     monkeypatch.setattr(submission, "PREDECESSOR_S", 0.2)
     return monkeypatch
 

@@ -18,7 +18,7 @@ from prefect_pool import Pool
 from prefect_worker import at_work, handle_of, running_app, set_state, until
 
 from prefect_torchx._engine.job_configuration import configuration_of
-from prefect_torchx.worker import TorchXJobConfiguration, care, submission
+from prefect_torchx.worker import TorchXJobConfiguration, monitor, submission
 from prefect_torchx.worker.identity import app_id
 from torchx_core.runner import Runner
 from torchx_core.specs import AppDef, AppState, Role
@@ -165,7 +165,7 @@ async def test_what_ended_without_a_worker_is_told_by_the_next(pool: Pool, runne
 
 
 async def test_a_colleagues_flow_runs_are_left_alone(pool: Pool, runner: Runner) -> None:
-    """A worker that is online has them in its own care."""
+    """A worker that is online has them in its own charge."""
     pool.ask("patient", command=SLEEP)
     async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()
@@ -228,7 +228,7 @@ async def test_a_cancelled_flow_run_that_does_not_end_is_ended(
     pool: Pool, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker stops the app when the flow's own process did not, and finishes the flow run."""
-    monkeypatch.setattr(care, "CANCEL_PATIENCE_S", 0.0)
+    monkeypatch.setattr(monitor, "CANCEL_PATIENCE_S", 0.0)
     run = pool.ask("patient", command=SLEEP, grace_s=0)
     async with at_work(pool) as worker:
         await worker.get_and_submit_flow_runs()

@@ -106,7 +106,7 @@ class TorchXTrigger(BaseTrigger):
                 Paces(
                     lines=[Pace(LINES_PER_S, BURST_LINES), _ALL_LINES],
                     standstills=_ALL_STANDSTILLS,
-                    bookmarks=_ALL_NOTES,
+                    saved_positions=_ALL_NOTES,
                 ),
                 _engine_triggers.hide_secrets,
                 cursor,

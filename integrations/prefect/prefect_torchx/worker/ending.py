@@ -10,7 +10,7 @@ from torchx_core.specs import AppHandle, AppState, AppStatus
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
-__all__ = ["Verdict", "exit_code", "judge", "tell"]
+__all__ = ["Verdict", "end_message", "exit_code", "judge"]
 
 FAILED = 1
 """Exit code of an app whose replica left none."""
@@ -40,7 +40,7 @@ def judge(state: State[Any] | None, *, retried_in_process: bool) -> Verdict:
     return Verdict.LEAVE if state.is_final() or to_run_again or suspended else Verdict.CRASHED
 
 
-def tell(status: AppStatus | None, handle: AppHandle) -> str:
+def end_message(status: AppStatus | None, handle: AppHandle) -> str:
     """Return why the flow run crashed, for its state's message.
 
     Args:

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from math import inf
 
+from prefect_torchx.driver import ASYNC_BATCH_BYTES
 from prefect_torchx.off_loop import in_daemon_thread
-from prefect_torchx.story import ASYNC_BATCH_BYTES
 from torchx_core.errors import SchedulerError, UnknownAppException
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner

@@ -1,4 +1,4 @@
-"""Names the app of a flow run: after the flow run and its hand-out. The core runs an app id once."""
+"""Names the app of a flow run: after the flow run and its dispatch. The core runs an app id once."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["app_id", "is_app", "is_app_of"]
 _PREFIX = "flow-run"
 
 
-def app_id(flow_run_id: UUID, handout: int) -> str:
+def app_id(flow_run_id: UUID, dispatch: int) -> str:
     """Return the id of the flow run's app.
 
     Args:
         flow_run_id: The flow run.
-        handout: Which hand-out, counted from 1.
+        dispatch: Which dispatch, counted from 1.
 
     Example:
         >>> app_id(UUID(int=7), 2)
         'flow-run-00000000-0000-0000-0000-000000000007-2'
     """
-    return f"{_PREFIX}-{flow_run_id}" + (f"-{handout}" if handout > 1 else "")
+    return f"{_PREFIX}-{flow_run_id}" + (f"-{dispatch}" if dispatch > 1 else "")
 
 
 def is_app(handle: str | None, wanted: str) -> bool:

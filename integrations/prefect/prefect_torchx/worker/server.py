@@ -24,7 +24,7 @@ from prefect.client.schemas.sorting import LogSort
 from prefect.exceptions import ObjectNotFound
 
 from prefect_torchx.worker.adoption import WORKER_LABEL, Crew
-from prefect_torchx.worker.handout import Handout, latest_handout
+from prefect_torchx.worker.dispatch import Dispatch, latest_dispatch
 from torchx_core.specs import AppHandle
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ class FlowRuns:
         except ObjectNotFound:
             return None
 
-    async def settle(self, flow_run_id: UUID) -> Handout:
-        """Return the flow run's latest hand-out; give the flow run its end back, if a late worker took it."""
-        handout = latest_handout(await self._client.read_flow_run_states(flow_run_id))
-        now = await self.read(flow_run_id) if handout.end else None
-        end = handout.due(now.state) if now is not None and now.state is not None else None
+    async def settle(self, flow_run_id: UUID) -> Dispatch:
+        """Return the flow run's latest dispatch; give the flow run its end back, if a late worker took it."""
+        dispatch = latest_dispatch(await self._client.read_flow_run_states(flow_run_id))
+        now = await self.read(flow_run_id) if dispatch.end else None
+        end = dispatch.due(now.state) if now is not None and now.state is not None else None
         if end is not None:
             await self._give_back(flow_run_id, end)
-        return handout
+        return dispatch
 
     async def record(self, flow_run_id: UUID, handle: AppHandle) -> None:
         """Write down which app is the flow run's, or is about to be."""

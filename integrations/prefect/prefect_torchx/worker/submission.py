@@ -12,8 +12,8 @@ from prefect.logging.loggers import PrefectLogAdapter
 from prefect_torchx.off_loop import in_daemon_thread
 from prefect_torchx.worker.adoption import NOBODY
 from prefect_torchx.worker.apps import Apps
+from prefect_torchx.worker.dispatch import Dispatch, Stage
 from prefect_torchx.worker.following import follow_to_end
-from prefect_torchx.worker.handout import Handout, Stage
 from prefect_torchx.worker.identity import app_id, is_app, is_app_of
 from prefect_torchx.worker.job import TorchXJobConfiguration
 from prefect_torchx.worker.server import FlowRuns
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Submission"]
 
 PREDECESSOR_S: Final = 30.0
-"""How long the app of an earlier hand-out may take to end by itself: a flow that is suspended lets its
+"""How long the app of an earlier dispatch may take to end by itself: a flow that is suspended lets its
 running tasks end, and may be resumed meanwhile."""
 PATIENCE_S: Final = 120.0
 """How long a scheduler may be away while we submit."""
@@ -63,23 +63,23 @@ class Submission:
             TorchXError: The job is wrong, or its scheduler refused it.
         """
         # First of all: whoever is late may not even have the scheduler that the flow run had.
-        handout = await self._server.settle(flow_run.id)
-        own_id = app_id(flow_run.id, handout.number)
+        dispatch = await self._server.settle(flow_run.id)
+        own_id = app_id(flow_run.id, dispatch.number)
         now = await self._server.read(flow_run.id)  # `flow_run` is as old as its offer
         recorded = (now.infrastructure_pid if now else None) or ""
         if is_app(recorded, own_id):  # it is there, or nowhere, whatever the job says by now
-            if handout.stage is not Stage.OVER and await self._apps.sees(recorded):
+            if dispatch.stage is not Stage.OVER and await self._apps.sees(recorded):
                 return recorded
-            job = job.at(recorded) if handout.stage is Stage.TAKEN else job
-        if handout.stage is not Stage.TAKEN:
-            await self._decline(flow_run, handout)
+            job = job.at(recorded) if dispatch.stage is Stage.TAKEN else job
+        if dispatch.stage is not Stage.TAKEN:
+            await self._decline(flow_run, dispatch)
             return None
         return await self._submit(flow_run, job, own_id, earlier=recorded)
 
-    async def _decline(self, flow_run: FlowRun, handout: Handout) -> None:
-        why = f"it is {handout.end.name}" if handout.end else "its process has it, or another will"
+    async def _decline(self, flow_run: FlowRun, dispatch: Dispatch) -> None:
+        why = f"it is {dispatch.end.name}" if dispatch.end else "its process has it, or another will"
         self._log_of(flow_run).info("not submitting this flow run: %s", why)
-        if handout.stage is Stage.BEGUN:  # its app is somewhere else, and so is who knows of it
+        if dispatch.stage is Stage.BEGUN:  # its app is somewhere else, and so is who knows of it
             await self._server.claim(flow_run.id, NOBODY)
 
     async def _submit(
@@ -96,7 +96,7 @@ class Submission:
         return handle
 
     async def _see_off(self, flow_run: FlowRun, earlier: AppHandle) -> None:
-        """Outwait the app of an earlier hand-out, so that a flow run never runs twice at once."""
+        """Outwait the app of an earlier dispatch, so that a flow run never runs twice at once."""
         status = await self._apps.status(earlier)
         if status is None or status.is_terminal():
             return

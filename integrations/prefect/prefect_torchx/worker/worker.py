@@ -36,11 +36,11 @@ from typing_extensions import override
 
 from prefect_torchx._engine.job_configuration import configuration_of
 from prefect_torchx.worker.apps import Apps
-from prefect_torchx.worker.care import Care
+from prefect_torchx.worker.dispatch import Dispatch, Stage
 from prefect_torchx.worker.following import Show
-from prefect_torchx.worker.handout import Handout, Stage
 from prefect_torchx.worker.identity import is_app_of
 from prefect_torchx.worker.job import TorchXJobConfiguration, TorchXVariables
+from prefect_torchx.worker.monitor import Monitor
 from prefect_torchx.worker.server import FlowRuns
 from prefect_torchx.worker.submission import Submission
 from torchx_core.errors import InvalidInputError, MalformedAppHandleException, NotFoundError, TorchXError
@@ -91,15 +91,15 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         task_status: TaskStatus[Any] | None = None,
     ) -> TorchXWorkerResult:
         """Submit the flow run's app, or find it, and see it through to its end."""
-        self._care.hold(flow_run.id)
+        self._monitor.hold(flow_run.id)
         try:
             handle = await self._submission.submit(flow_run, configuration)
             if task_status is not None:
                 task_status.started(handle)  # None: what is recorded of the flow run stays as it is
             show = _shower(flow_run, configuration)
-            code = await self._care.see_through(flow_run, handle, show) if handle else 0
+            code = await self._monitor.see_through(flow_run, handle, show) if handle else 0
         finally:
-            self._care.drop(flow_run.id)
+            self._monitor.drop(flow_run.id)
         return TorchXWorkerResult(identifier=handle or "", status_code=code)
 
     @override
@@ -120,7 +120,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         except MalformedAppHandleException as err:
             raise InfrastructureNotFound(str(err)) from err
         try:
-            found = await self._care.kill(infrastructure_pid, grace_seconds)
+            found = await self._monitor.kill(infrastructure_pid, grace_seconds)
         except TorchXError as err:
             raise InfrastructureNotAvailable(f"cannot stop {infrastructure_pid}: {err}") from err
         if not found:
@@ -134,7 +134,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         self._apps = Apps()
         self._own.callback(self._apps.close)
         self._submission = Submission(self._flow_runs, self._apps, self.get_flow_run_logger)
-        self._care = Care(self._flow_runs, self._apps, self.get_flow_run_logger)
+        self._monitor = Monitor(self._flow_runs, self._apps, self.get_flow_run_logger)
         self._adopting = await self._own.enter_async_context(anyio.create_task_group())
         await self._sweep(self._adopting)
         return self
@@ -157,22 +157,22 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
     async def _sweep(self, adopting: TaskGroup) -> None:
         """Take up orphans, and stop what should have stopped; never fails.
 
-        A flow run that bears this worker's name is taken up at the start; later only when it was without care
+        A flow run that bears this worker's name is taken up at the start; later only when it was unattended
         in two sweeps: between its label and `run` it is without for a moment.
         """
         try:
             active = await self._flow_runs.active()
             crew = await self._flow_runs.crew(self.name)
             orphans = {
-                flow_run.id: flow_run for flow_run in crew.orphans(active, self._care.looked_after(active))
+                flow_run.id: flow_run for flow_run in crew.orphans(active, self._monitor.looked_after(active))
             }
             for flow_run in orphans.values():
                 if self._suspects is None or flow_run.id in self._suspects:
-                    self._care.hold(flow_run.id)
+                    self._monitor.hold(flow_run.id)
                     mine = crew.is_mine(flow_run)
                     adopting.start_soon(partial(self._adopt, flow_run, mine=mine))
             self._suspects = set(orphans)
-            await self._care.stop_cancelled(active)
+            await self._monitor.stop_cancelled(active)
         except Exception:  # whatever it is, this worker's own runs must not suffer from it
             self._logger.exception("cannot look for flow runs to take up; trying again later")
 
@@ -181,33 +181,33 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
             seen = await self._sees_app_of(flow_run)
             if not (mine or seen or (flow_run.state and flow_run.state.is_pending())):
                 return
-            handout = await self._flow_runs.settle(flow_run.id)
-            mine = mine and not handout.late  # whose name it bears does not tell where its app is, then
-            if handout.stage is not Stage.OVER and (mine or seen):
+            dispatch = await self._flow_runs.settle(flow_run.id)
+            mine = mine and not dispatch.late  # whose name it bears does not tell where its app is, then
+            if dispatch.stage is not Stage.OVER and (mine or seen):
                 with self._slot(flow_run.id):
-                    await self._take_up(flow_run, handout, mine=mine)
+                    await self._take_up(flow_run, dispatch, mine=mine)
         except Exception:  # its app goes on, and the next sweep comes back to it
             self._logger.exception("cannot take up flow run %s; trying again later", flow_run.id)
         finally:
-            self._care.drop(flow_run.id)
+            self._monitor.drop(flow_run.id)
 
     async def _sees_app_of(self, flow_run: FlowRun) -> bool:
         handle = flow_run.infrastructure_pid
         return handle is not None and is_app_of(flow_run.id, handle) and await self._apps.sees(handle)
 
-    async def _take_up(self, flow_run: FlowRun, handout: Handout, *, mine: bool) -> None:
+    async def _take_up(self, flow_run: FlowRun, dispatch: Dispatch, *, mine: bool) -> None:
         self.get_flow_run_logger(flow_run).info("worker %r takes up this flow run", self.name)
         if not mine:
             await self._flow_runs.claim(flow_run.id, self.name)
         configuration = await self._configuration(flow_run)
         handle = flow_run.infrastructure_pid
-        if handout.stage is Stage.TAKEN:
+        if dispatch.stage is Stage.TAKEN:
             await self._submit_again(flow_run, configuration)
         elif handle and is_app_of(flow_run.id, handle):
             show = _shower(flow_run, configuration, since=time()) if configuration else None
-            await self._care.see_through(flow_run, handle, show)
+            await self._monitor.see_through(flow_run, handle, show)
         else:
-            self._care.rest(flow_run)
+            self._monitor.rest(flow_run)
 
     async def _submit_again(self, flow_run: FlowRun, configuration: TorchXJobConfiguration | None) -> None:
         """Settle what was half submitted, or not at all; what is there already is found."""

@@ -6,8 +6,8 @@ import pytest
 from prefect.client.schemas.objects import State
 from prefect.states import AwaitingRetry, Completed, Crashed, Pending, Running, Scheduled, Submitting
 
+from prefect_torchx.worker.dispatch import Dispatch, Stage, latest_dispatch
 from prefect_torchx.worker.ending import Verdict, judge
-from prefect_torchx.worker.handout import Handout, Stage, latest_handout
 
 pytest.importorskip("hypothesis", reason="environments of other Prefect versions have none")
 
@@ -54,11 +54,11 @@ class FlowRunOfManyWorkers(RuleBasedStateMachine):
     @rule()
     def submit(self) -> None:
         """A worker that took it goes on; all earlier apps are seen off, and an id runs once."""
-        handout = self._settle()
-        if handout.stage is Stage.TAKEN and handout.number not in self.begun:
+        dispatch = self._settle()
+        if dispatch.stage is Stage.TAKEN and dispatch.number not in self.begun:
             assert self.end or self.flowing not in self.apps, "its flow was still at work"
-            self.apps = {handout.number}
-            self.begun.append(handout.number)
+            self.apps = {dispatch.number}
+            self.begun.append(dispatch.number)
 
     @rule()
     def sweep(self) -> None:
@@ -76,7 +76,7 @@ class FlowRunOfManyWorkers(RuleBasedStateMachine):
     def begin(self) -> None:
         """A process starts its flow."""
         (app,) = self.apps
-        if self.now.is_pending() and latest_handout(self.states).number == app and not self.end:
+        if self.now.is_pending() and latest_dispatch(self.states).number == app and not self.end:
             self._add(Running())
             self.flowing = app
 
@@ -90,7 +90,7 @@ class FlowRunOfManyWorkers(RuleBasedStateMachine):
     @rule()
     def try_again(self) -> None:
         """No retry is swallowed: whoever came meanwhile, the process may go on."""
-        assert latest_handout(self.states).stage is Stage.BEGUN
+        assert latest_dispatch(self.states).stage is Stage.BEGUN
         assert self.now.is_scheduled() or self.now.is_pending() or self.now.is_running()
         self._add(Running())
 
@@ -107,10 +107,10 @@ class FlowRunOfManyWorkers(RuleBasedStateMachine):
         """The process is gone, and its worker reports."""
         (app,) = self.apps
         self.apps, self.flowing = set(), 0
-        handout = self._settle()
-        if handout.number == app:
-            verdict = judge(self.now, retried_in_process=handout.stage is not Stage.WAITING)
-            assert (verdict is Verdict.LEAVE) == (handout.stage in {Stage.OVER, Stage.WAITING})
+        dispatch = self._settle()
+        if dispatch.number == app:
+            verdict = judge(self.now, retried_in_process=dispatch.stage is not Stage.WAITING)
+            assert (verdict is Verdict.LEAVE) == (dispatch.stage in {Stage.OVER, Stage.WAITING})
             if verdict is Verdict.CRASHED:
                 self._add(Crashed(message=f"app {app}"))
 
@@ -122,16 +122,16 @@ class FlowRunOfManyWorkers(RuleBasedStateMachine):
         self.end = None
         self.flowing = 0
 
-    def _settle(self) -> Handout:
-        handout = latest_handout(self.states)
-        if due := handout.due(self.now):
+    def _settle(self) -> Dispatch:
+        dispatch = latest_dispatch(self.states)
+        if due := dispatch.due(self.now):
             assert due is self.end
             self.states.append(due)
-        return handout
+        return dispatch
 
     @invariant()
     def runs_once_at_a_time(self) -> None:
-        """At most one app lives, and no hand-out has two."""
+        """At most one app lives, and no dispatch has two."""
         assert len(self.apps) <= 1
         assert len(set(self.begun)) == len(self.begun)
 

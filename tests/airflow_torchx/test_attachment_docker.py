@@ -20,8 +20,8 @@ from local_apps import app_of
 from task_bench import Crash, DictMemory, Request, Screen
 from task_tries import make_try
 
-from airflow_torchx import _hold
-from airflow_torchx._hold import Hold
+from airflow_torchx import _attachment
+from airflow_torchx._attachment import Attachment
 from torchx_core.launch import AppRequest, Target
 from torchx_core.runner import Runner
 from torchx_core.specs import AppDef, AppState, Role
@@ -73,7 +73,7 @@ def runner(url: str) -> Iterator[Runner]:
 def _die_half_way(url: str, runner: Runner, memory: DictMemory, deadline: float) -> None:
     """Have a first try begin to submit ``echo a``, and die before it has any container."""
     request = Request(app_of("none"), scheduler="local_docker", lease_s=600.0, crash_before=Crash())
-    first = Hold(runner, memory, make_try(), request.with_deadline, Screen(), lambda _: None, deadline)
+    first = Attachment(runner, memory, make_try(), request.with_deadline, Screen(), lambda _: None, deadline)
     with pytest.raises(Crash):
         first.attach()
     app_id = memory.record.handle.rpartition("/")[2]
@@ -95,9 +95,9 @@ def _retry(runner: Runner, memory: DictMemory, deadline: float, *words: str) -> 
         )
 
     screen = Screen()
-    hold = Hold(runner, memory, make_try(number=2), request, screen, lambda _: None, deadline)
-    hold.attach()
-    status = hold.follow_for(FOLLOW_S)
+    attachment = Attachment(runner, memory, make_try(number=2), request, screen, lambda _: None, deadline)
+    attachment.attach()
+    status = attachment.follow_for(FOLLOW_S)
     assert status is not None
     return status.state, screen
 
@@ -115,7 +115,7 @@ def test_a_submit_that_nobody_can_finish_is_taken_back(
     url: str, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The DAG asks for another app by now: that one runs, and nothing waits for the deadline."""
-    monkeypatch.setattr(_hold, "START_S", 1.0)
+    monkeypatch.setattr(_attachment, "START_S", 1.0)
     memory, deadline = DictMemory(), time.time() + HOUR_S
     _die_half_way(url, runner, memory, deadline)
     state, screen = _retry(runner, memory, deadline + HOUR_S, "b")

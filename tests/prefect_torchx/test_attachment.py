@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from flow_tries import Flow, Leave, leave
 
-from prefect_torchx.bookmark import Bookmark
-from prefect_torchx.hold import Hold, OvertakenError
+from prefect_torchx.attachment import Attachment, OvertakenError
 from prefect_torchx.naming import FlowTry, Holder
+from prefect_torchx.saved_position import SavedPosition
 from torchx_core import Runner
 from torchx_core.errors import AppIdConflictError, SchedulerError
 from torchx_core.schedulers import Batch
@@ -19,19 +19,19 @@ from torchx_core.specs import AppHandle, AppState
 def test_a_try_submits_once_and_follows_to_the_end() -> None:
     """The normal case: one app, its output in the log, its result in the status."""
     flow = Flow("print:hello", 'result:{"a": 1}', "exit:0")
-    hold = flow.hold()
-    status = hold.run()
+    attachment = flow.attachment()
+    status = attachment.run()
     assert (status.state, status.result) == (AppState.SUCCEEDED, {"a": 1})
-    assert (hold.handle, flow.states) == (flow.runner.list("fake")[0].app_handle, [AppState.SUCCEEDED])
+    assert (attachment.handle, flow.states) == (flow.runner.list("fake")[0].app_handle, [AppState.SUCCEEDED])
 
 
 def test_a_retry_follows_the_running_app() -> None:
     """A try that ends for reasons of its own leaves the app, and the next one finds it."""
     flow = Flow("print:hello", "hold")
-    first, second = flow.hold(check=leave), flow.hold(task_try=2, check=leave)
-    for hold in (first, second):
+    first, second = flow.attachment(check=leave), flow.attachment(task_try=2, check=leave)
+    for attachment in (first, second):
         with pytest.raises(Leave):
-            hold.run()
+            attachment.run()
     assert first.handle == second.handle
     assert flow.states == [AppState.RUNNING]
 
@@ -41,15 +41,15 @@ def test_a_retried_flow_run_follows_the_running_app() -> None:
     flow = Flow("hold")
     for flow_try, task in ((1, "t"), (2, "another")):
         with pytest.raises(Leave):
-            flow.hold(flow_try=flow_try, task=task, check=leave).run()
+            flow.attachment(flow_try=flow_try, task=task, check=leave).run()
     assert len(flow.states) == 1
 
 
 def test_a_retry_returns_the_result_of_a_succeeded_app() -> None:
     """What is done is not done again, and its output is not shown twice by one process."""
     flow = Flow("print:hello", "result:5", "exit:0")
-    flow.hold().run()
-    second = flow.hold(task_try=2)
+    flow.attachment().run()
+    second = flow.attachment(task_try=2)
     assert second.run().result == 5
     assert len(flow.states) == 1
     assert "hello" not in second.page.shown
@@ -58,8 +58,8 @@ def test_a_retry_returns_the_result_of_a_succeeded_app() -> None:
 def test_a_retry_starts_a_failed_app_anew() -> None:
     """Each attempt is an app of its own, with its own record and logs."""
     flow = Flow("exit:3")
-    first, second, third = (flow.hold(task_try=number) for number in (1, 2, 3))
-    assert [hold.run().state for hold in (first, second, third)] == [AppState.FAILED] * 3
+    first, second, third = (flow.attachment(task_try=number) for number in (1, 2, 3))
+    assert [attachment.run().state for attachment in (first, second, third)] == [AppState.FAILED] * 3
     assert [second.handle, third.handle] == [f"{first.handle}-2", f"{first.handle}-3"]
 
 
@@ -67,15 +67,15 @@ def test_a_retry_starts_a_failed_app_anew() -> None:
 def test_what_the_log_lacks_of_a_failed_app_is_shown_before_the_next(flow_try: int) -> None:
     """Its follower died before it had shown all; the next try does, once, and then submits anew."""
     flow = Flow("print:a", "exit:3")
-    first = flow.hold()
+    first = flow.attachment()
     first.attach()
     assert first.handle
     flow.runner.wait(first.handle)
-    second = flow.hold(task_try=2, flow_try=flow_try)
+    second = flow.attachment(task_try=2, flow_try=flow_try)
     second.run()
     assert second.page.shown == ["a", "a"]
     assert second.handle == f"{first.handle}-2"
-    third = flow.hold(task_try=3, flow_try=flow_try)
+    third = flow.attachment(task_try=3, flow_try=flow_try)
     third.run()
     assert third.page.shown == ["a"]
 
@@ -83,17 +83,17 @@ def test_what_the_log_lacks_of_a_failed_app_is_shown_before_the_next(flow_try: i
 def test_what_the_log_lacks_of_a_cancelled_app_is_shown_before_the_next() -> None:
     """A cancelled run has seconds for the last lines; whoever runs it again shows the rest."""
     flow = Flow("print:a", "hold")
-    first = flow.hold()
+    first = flow.attachment()
     first.attach()
     assert first.handle
     assert next(line.text for batch in flow.runner.follow(first.handle) for line in batch.lines()) == "a"
-    first.hold.cancel("because")
+    first.attachment.cancel("because")
 
     def leave_the_next() -> None:
         if len(flow.states) > 1:
             leave()
 
-    second = flow.hold(task_try=2, check=leave_the_next)
+    second = flow.attachment(task_try=2, check=leave_the_next)
     with pytest.raises(Leave):
         second.run()
     assert second.page.shown[:1] == ["a"]
@@ -104,7 +104,7 @@ def test_what_the_log_lacks_of_a_cancelled_app_is_shown_before_the_next() -> Non
 def test_equal_calls_of_one_run_have_an_app_each(task: str) -> None:
     """A second call, of the same task or of another one, does not take the first one's app for its own."""
     flow = Flow("exit:0")
-    first, second = flow.hold(), flow.hold(task=task)
+    first, second = flow.attachment(), flow.attachment(task=task)
     first.run()
     second.run()
     assert first.handle != second.handle
@@ -114,22 +114,22 @@ def test_equal_calls_of_one_run_have_an_app_each(task: str) -> None:
 def test_a_retry_finds_the_app_of_each_of_its_calls() -> None:
     """Two equal calls of a retried task run nothing again."""
     flow = Flow("exit:0")
-    before = [flow.hold(), flow.hold()]
-    after = [flow.hold(task_try=2), flow.hold(task_try=2)]
-    for hold in before + after:
-        hold.run()
-    assert [hold.handle for hold in before] == [hold.handle for hold in after]
+    before = [flow.attachment(), flow.attachment()]
+    after = [flow.attachment(task_try=2), flow.attachment(task_try=2)]
+    for attachment in before + after:
+        attachment.run()
+    assert [attachment.handle for attachment in before] == [attachment.handle for attachment in after]
 
 
 def test_cancelling_ends_the_app_with_the_reason() -> None:
     """The reason is in the app's status, for everybody to see."""
     flow = Flow("hold")
-    hold = flow.hold(check=leave)
+    attachment = flow.attachment(check=leave)
     with pytest.raises(Leave):
-        hold.run()
-    hold.cancel()
-    assert hold.handle
-    status = flow.runner.status(hold.handle)
+        attachment.run()
+    attachment.cancel()
+    assert attachment.handle
+    status = flow.runner.status(attachment.handle)
     assert status
     assert (status.state, status.msg) == (AppState.CANCELLED, "because")
 
@@ -137,7 +137,7 @@ def test_cancelling_ends_the_app_with_the_reason() -> None:
 def test_cancelling_before_anything_was_submitted_does_nothing() -> None:
     """An interruption may come at any point."""
     flow = Flow("hold")
-    flow.hold().cancel()
+    flow.attachment().cancel()
     assert flow.states == []
 
 
@@ -148,8 +148,8 @@ def test_a_try_that_is_cancelled_before_it_attaches_cancels_what_it_would_have_f
     """Nobody else would come for the app that an earlier try has left; its lease may be long."""
     flow = Flow("hold")
     with pytest.raises(Leave):
-        flow.hold(check=leave).run()
-    second = flow.hold(task_try=2)
+        flow.attachment(check=leave).run()
+    second = flow.attachment(task_try=2)
     with monkeypatch.context() as patch:
         patch.setattr(flow.runner, step, lambda *_, **__: leave())
         with pytest.raises(Leave):
@@ -163,11 +163,11 @@ def test_a_try_that_is_cancelled_before_it_attaches_leaves_the_apps_of_its_peers
 ) -> None:
     """Equal calls of one try have an app each: what another one has taken over by now is not ours."""
     flow = Flow("hold")
-    first, peer = flow.hold(check=leave), flow.hold(task="u", task_try=2, check=leave)
-    for hold in (first, peer):
+    first, peer = flow.attachment(check=leave), flow.attachment(task="u", task_try=2, check=leave)
+    for attachment in (first, peer):
         with pytest.raises(Leave):
-            hold.run()
-    late = flow.hold(task="v", task_try=2)
+            attachment.run()
+    late = flow.attachment(task="v", task_try=2)
     with monkeypatch.context() as patch:
         patch.setattr(flow.runner, "status", lambda *_, **__: leave())
         with pytest.raises(Leave):
@@ -179,10 +179,10 @@ def test_a_try_that_is_cancelled_before_it_attaches_leaves_the_apps_of_its_peers
 def test_an_older_try_cannot_cancel_the_app_of_a_newer_one() -> None:
     """A try that was frozen while another took its place does no harm when it thaws."""
     flow = Flow("hold")
-    old, new = flow.hold(check=leave), flow.hold(flow_try=2, check=leave)
-    for hold in (old, new):
+    old, new = flow.attachment(check=leave), flow.attachment(flow_try=2, check=leave)
+    for attachment in (old, new):
         with pytest.raises(Leave):
-            hold.run()
+            attachment.run()
     old.cancel()
     assert flow.states == [AppState.RUNNING]
 
@@ -191,9 +191,9 @@ def test_an_older_try_does_not_take_the_app_back() -> None:
     """It neither follows nor duplicates what a newer try has."""
     flow = Flow("hold")
     with pytest.raises(Leave):
-        flow.hold(flow_try=2, check=leave).run()
+        flow.attachment(flow_try=2, check=leave).run()
     with pytest.raises(OvertakenError, match="belongs to a later try"):
-        flow.hold(flow_try=1).run()
+        flow.attachment(flow_try=1).run()
     assert len(flow.states) == 1
 
 
@@ -205,9 +205,9 @@ def test_an_older_try_that_is_still_alive_shows_no_more(monkeypatch: pytest.Monk
 
     def overtake() -> None:
         if next(looks) == 3:
-            flow.hold(flow_try=2).attach()
+            flow.attachment(flow_try=2).attach()
 
-    old = flow.hold(check=overtake)
+    old = flow.attachment(check=overtake)
     assert old.run().state is AppState.SUCCEEDED
     assert len(old.page.shown) < 50
     assert old.page.shown == [str(number) for number in range(len(old.page.shown))]
@@ -216,12 +216,12 @@ def test_an_older_try_that_is_still_alive_shows_no_more(monkeypatch: pytest.Monk
 def test_a_retry_waits_for_the_end_of_a_cancelled_app_and_starts_anew() -> None:
     """It does not take an app that is being stopped for a running one."""
     flow = Flow("hold")
-    first = flow.hold(check=leave)
+    first = flow.attachment(check=leave)
     with pytest.raises(Leave):
         first.run()
     assert first.handle
     first.cancel()
-    second = flow.hold(task_try=2, check=lambda: leave() if len(flow.states) > 1 else None)
+    second = flow.attachment(task_try=2, check=lambda: leave() if len(flow.states) > 1 else None)
     with pytest.raises(Leave):
         second.run()
     assert second.handle == f"{first.handle}-2"
@@ -232,7 +232,7 @@ def test_a_shared_app_is_the_same_for_every_run() -> None:
     """With a key of the user's, runs that know nothing of each other are after one app."""
     flow = Flow("exit:0", shared=True)
     for task in ("a", "b"):
-        flow.hold(task=task).run()
+        flow.attachment(task=task).run()
     assert len(flow.states) == 1
 
 
@@ -240,19 +240,19 @@ def test_a_shared_app_with_another_request_is_refused() -> None:
     """A key names one request; another one under the same key is a mistake, and the app goes on."""
     flow = Flow("hold", shared=True)
     with pytest.raises(Leave):
-        flow.hold(check=leave).run()
+        flow.attachment(check=leave).run()
     flow.request.app.app.roles[0].args = ["exit:0"]
     with pytest.raises(AppIdConflictError, match=r"hold.*exit:0"):
-        flow.hold().run()
+        flow.attachment().run()
     assert flow.states == [AppState.RUNNING]
 
 
 def test_a_deleted_app_runs_anew_with_all_its_output() -> None:
     """What this process has shown of the deleted app says nothing about the new one of that name."""
     flow = Flow("print:hello", "exit:0", shared=True)
-    flow.hold().run()
+    flow.attachment().run()
     flow.runner.delete(flow.runner.list("fake")[0].app_handle)
-    again = flow.hold()
+    again = flow.attachment()
     again.run()
     assert "hello" in again.page.shown
 
@@ -260,39 +260,39 @@ def test_a_deleted_app_runs_anew_with_all_its_output() -> None:
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Return a function after which this process knows as little as a new one."""
-    from prefect_torchx import bookmark
+    from prefect_torchx import saved_position
     from prefect_torchx.own import Latest
 
-    return lambda: monkeypatch.setattr(bookmark, "_known", Latest(9))
+    return lambda: monkeypatch.setattr(saved_position, "_known", Latest(9))
 
 
 def test_a_try_in_another_process_goes_on_where_the_log_stopped(forgetful: Callable[[], None]) -> None:
     """What was delivered is not shown again, and nothing after it is left out."""
     flow = Flow("print:a", "hold")
-    first = flow.hold(check=lambda: leave() if first.page.shown else None)
+    first = flow.attachment(check=lambda: leave() if first.page.shown else None)
     with pytest.raises(Leave):
         first.run()
-    saved = dict(flow.shelf.positions)
+    saved = dict(flow.position_store.positions)
     forgetful()
 
     def end() -> None:
         flow.runner.cancel(str(first.handle))
 
-    second = flow.hold(flow_try=2, check=end)
+    second = flow.attachment(flow_try=2, check=end)
     second.run()
     assert (first.page.shown, second.page.shown) == (["a"], [])
-    assert flow.shelf.positions != saved
+    assert flow.position_store.positions != saved
 
 
 def test_a_position_of_a_deleted_app_is_not_used_for_the_next_one(forgetful: Callable[[], None]) -> None:
     """Not even when it was submitted by a process that died before it had anything to save."""
     flow = Flow("print:hello", "exit:0", shared=True)
-    flow.hold().run()
+    flow.attachment().run()
     flow.runner.delete(flow.runner.list("fake")[0].app_handle)
-    flow.hold().attach()
-    assert list(flow.shelf.positions.values()) == [None]
+    flow.attachment().attach()
+    assert list(flow.position_store.positions.values()) == [None]
     forgetful()
-    again = flow.hold(flow_try=2)
+    again = flow.attachment(flow_try=2)
     again.run()
     assert again.page.shown == ["hello"]
 
@@ -302,7 +302,7 @@ def test_a_full_page_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("prefect_torchx.reading.TICK_S", 0.01)
     lines = [str(number) for number in range(50)]
     flow = Flow(*(f"print:{line}" for line in lines), "exit:0")
-    reader = flow.hold()
+    reader = flow.attachment()
     reader.page.room = 1
     assert reader.run().state is AppState.SUCCEEDED
     assert reader.page.shown == lines
@@ -311,11 +311,11 @@ def test_a_full_page_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_replicas_are_located_once_the_app_runs() -> None:
     """Once, and no line is lost over it."""
     flow = Flow("print:a", "print:b", "exit:0")
-    this_try = flow.hold()
+    this_try = flow.attachment()
     located: list[AppHandle] = []
-    places = Bookmark(flow.shelf)
+    places = SavedPosition(flow.position_store)
     me = Holder(flow_tries=(FlowTry("run", 1),), task_run_id="t", task_try=1, call="c")
-    this_try.hold = Hold(flow.runner, this_try.page, places, me, locate=located.append)
+    this_try.attachment = Attachment(flow.runner, this_try.page, places, me, locate=located.append)
     this_try.run()
     assert located == [this_try.handle]
     assert this_try.page.shown == ["a", "b"]
@@ -362,9 +362,9 @@ def test_a_scheduler_that_is_away_for_a_moment_changes_nothing(
     """Whatever call it misses: one app, and all of its output, though the app itself fails at once."""
     flow = Flow("print:hello", "exit:3") if not retry else Flow("print:hello", "exit:0")
     if retry:
-        flow.hold().attach()
+        flow.attachment().attach()
     away(flow.runner, verb, call, served=served)
-    this_try = flow.hold(task_try=2)
+    this_try = flow.attachment(task_try=2)
     this_try.run()
     assert this_try.page.shown == ["hello"]
     assert len(flow.states) == 1
@@ -377,10 +377,10 @@ def test_a_scheduler_that_stays_away_fails_the_try_and_leaves_the_app(
     monkeypatch.setattr("prefect_torchx.reading.PATIENCE_S", -1.0)
     flow = Flow("hold")
     away(flow.runner, "follow", 1, served=False)
-    first = flow.hold()
+    first = flow.attachment()
     with pytest.raises(SchedulerError, match="no answer"):
         first.run()
-    second = flow.hold(task_try=2, check=leave)
+    second = flow.attachment(task_try=2, check=leave)
     with pytest.raises(Leave):
         second.run()
     assert (second.handle, flow.states) == (first.handle, [AppState.RUNNING])
@@ -402,7 +402,7 @@ def test_a_scheduler_that_stumbles_now_and_then_is_forgiven(
                 raise SchedulerError("no answer", retryable=True)
 
     monkeypatch.setattr(flow.runner, "follow", follow)
-    this_try = flow.hold()
+    this_try = flow.attachment()
     this_try.run()
     assert this_try.page.shown == ["a", "b"]
 
@@ -410,11 +410,11 @@ def test_a_scheduler_that_stumbles_now_and_then_is_forgiven(
 def test_an_app_that_was_cancelled_while_it_was_submitted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """On an event loop a cancel does not wait for ever for a submit, which then finds itself unwanted."""
     flow = Flow("hold")
-    this_try = flow.hold()
+    this_try = flow.attachment()
     submit = flow.runner.run
 
     def submit_slowly(*args: Any, **kwargs: Any) -> AppHandle:
-        this_try.hold.cancel("because")
+        this_try.attachment.cancel("because")
         return submit(*args, **kwargs)
 
     monkeypatch.setattr(flow.runner, "run", submit_slowly)

@@ -10,8 +10,8 @@ import pytest
 from local_apps import app_of, python
 from task_bench import Bench, Crash, DictMemory, Request, echo, sleeper, task_bench
 
-from airflow_torchx import _hold
-from airflow_torchx._hold import Hold
+from airflow_torchx import _attachment
+from airflow_torchx._attachment import Attachment
 from airflow_torchx._ownership import OvertakenError
 from airflow_torchx._record import AirflowUnavailableError
 from torchx_core.errors import InvalidAppError, SubmitOutcomeUnknownError
@@ -49,7 +49,7 @@ def test_the_record_is_written_before_the_app_is_submitted(bench: Bench) -> None
     """There is no moment at which an app exists that no record names."""
     apps_at_save: list[int] = []
     bench.memory.before_save = lambda _count: apps_at_save.append(len(bench.apps()))
-    bench.hold(sleeper()).attach()
+    bench.attachment(sleeper()).attach()
     assert apps_at_save == [0, 1]
     assert [record.submitted for record in bench.memory.saves] == [False, True]
 
@@ -138,17 +138,17 @@ def test_a_retry_goes_on_with_the_log(bench: Bench, tmp_path: Path) -> None:
     """The second try shows the lines that the first has not shown, and no other."""
     request = _stepper(tmp_path, 4)
 
-    def look(hold: Hold) -> None:
+    def look(attachment: Attachment) -> None:
         shown = len(bench.screen.lines)
         if shown < 2:
             (tmp_path / str(shown)).touch()
-        elif hold.record == bench.memory.record:
+        elif attachment.record == bench.memory.record:
             raise Crash
 
-    hold = bench.hold(request, look=look)
-    hold.attach()
+    attachment = bench.attachment(request, look=look)
+    attachment.attach()
     with pytest.raises(Crash):
-        hold.follow()
+        attachment.follow()
     assert bench.screen.lines == ["line 0", "line 1"]
 
     for i in range(2, 4):
@@ -162,18 +162,18 @@ def test_what_may_not_have_arrived_is_not_saved_as_shown(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line just shown may lie in the pipe to a supervisor that is killed; the next try shows it."""
-    monkeypatch.setattr(_hold, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(_attachment, "SAVE_EVERY_S", 0.0)
     request = _stepper(tmp_path, 3)
 
-    def look(_hold: Hold) -> None:
+    def look(_attachment: Attachment) -> None:
         if (shown := len(bench.screen.lines)) == 2:
             raise Crash
         (tmp_path / str(shown)).touch()
 
-    hold = bench.hold(request, look=look)
-    hold.attach()
+    attachment = bench.attachment(request, look=look)
+    attachment.attach()
     with pytest.raises(Crash):
-        hold.follow()
+        attachment.follow()
     (tmp_path / "2").touch()
     assert bench.run(request, number=2) is AppState.SUCCEEDED
     assert bench.screen.lines == ["line 1", "line 2"]
@@ -181,17 +181,17 @@ def test_what_may_not_have_arrived_is_not_saved_as_shown(
 
 def test_an_edited_dag_does_not_disturb_the_running_app(bench: Bench) -> None:
     """A retry follows the app that was submitted, also when the DAG asks for another by now."""
-    bench.hold(sleeper()).attach()
-    bench.hold(echo("new"), number=2).attach()
+    bench.attachment(sleeper()).attach()
+    bench.attachment(echo("new"), number=2).attach()
     assert [is_terminal(state) for state in bench.apps().values()] == [False]
 
 
 def test_a_race_lost_to_an_older_submit_is_settled(bench: Bench) -> None:
     """When an earlier try's submit arrives first, its app is the one that runs."""
     first = sleeper()
-    bench.hold(replace(first, crash_after=Crash()))
+    bench.attachment(replace(first, crash_after=Crash()))
     with pytest.raises(Crash):
-        bench.hold(replace(first, crash_before=Crash())).attach()
+        bench.attachment(replace(first, crash_before=Crash())).attach()
     app_id = bench.memory.record.handle.rpartition("/")[2]
 
     class Late(Request):
@@ -199,13 +199,13 @@ def test_a_race_lost_to_an_older_submit_is_settled(bench: Bench) -> None:
             first.submit(runner, app_id)
             return super().submit(runner, app_id)
 
-    bench.hold(Late(app_of("true")), number=2).attach()
+    bench.attachment(Late(app_of("true")), number=2).attach()
     assert [handle.rpartition("/")[2] for handle in bench.apps()] == [app_id]
 
 
 def test_a_retry_after_success_returns_the_stored_end(bench: Bench) -> None:
     """An app that succeeded while nobody watched is not run again."""
-    bench.hold(echo("a")).attach()
+    bench.attachment(echo("a")).attach()
     bench.runner.wait(bench.memory.record.handle)
     assert bench.run(echo("a"), number=2) is AppState.SUCCEEDED
     assert bench.run(echo("a"), number=3) is AppState.SUCCEEDED
@@ -236,9 +236,9 @@ def test_an_app_that_fails_at_once_runs_once(bench: Bench) -> None:
 
 def test_a_failure_that_nobody_saw_is_shown_before_the_next_attempt(bench: Bench) -> None:
     """The lines of an app that failed between two tries are not lost."""
-    hold = bench.hold(Request(app_of("sh", "-c", "echo why; exit 3")))
-    hold.attach()
-    bench.runner.wait(hold.handle)
+    attachment = bench.attachment(Request(app_of("sh", "-c", "echo why; exit 3")))
+    attachment.attach()
+    bench.runner.wait(attachment.handle)
     assert bench.run(echo("again"), number=2) is AppState.SUCCEEDED
     assert bench.screen.lines == ["why", "again"]
     assert any("failed with exit code 3" in said for said in bench.screen.said)
@@ -246,7 +246,7 @@ def test_a_failure_that_nobody_saw_is_shown_before_the_next_attempt(bench: Bench
 
 def test_a_clear_cancels_and_runs_afresh(bench: Bench) -> None:
     """The old generation's app is gone before the new one is submitted."""
-    bench.hold(sleeper()).attach()
+    bench.attachment(sleeper()).attach()
     assert bench.run(echo("a"), number=2, generation=4) is AppState.SUCCEEDED
     assert list(bench.apps().values()) == [AppState.CANCELLED, AppState.SUCCEEDED]
 
@@ -270,19 +270,19 @@ def test_a_recreated_run_has_apps_of_its_own(bench: Bench) -> None:
 def test_every_try_owns_the_app_that_it_follows(bench: Bench) -> None:
     """So that what an older try may still do to it has no effect."""
     for number in (1, 2):
-        hold = bench.hold(sleeper(), number=number)
-        hold.attach()
-        assert bench.runner.owner(hold.handle) == f"airflow-try-{number}-ti{number}"
+        attachment = bench.attachment(sleeper(), number=number)
+        attachment.attach()
+        assert bench.runner.owner(attachment.handle) == f"airflow-try-{number}-ti{number}"
 
 
 def test_an_older_try_leaves_the_app_alone(bench: Bench) -> None:
     """A process that Airflow has given up and that wakes up late neither follows nor cancels."""
-    old = bench.hold(sleeper())
+    old = bench.attachment(sleeper())
     old.attach()
-    bench.hold(sleeper(), number=2).attach()
+    bench.attachment(sleeper(), number=2).attach()
 
     with pytest.raises(OvertakenError, match="newer try"):
-        bench.hold(sleeper()).attach()
+        bench.attachment(sleeper()).attach()
     old.cancel("by mistake")
 
     wait_until(lambda: list(bench.apps().values()) == [AppState.RUNNING], 240)
@@ -291,32 +291,32 @@ def test_an_older_try_leaves_the_app_alone(bench: Bench) -> None:
 def test_a_try_can_cancel_before_it_follows(bench: Bench) -> None:
     """A kill that comes right after the submit reaches the app."""
     request = sleeper(crash_after=Crash())
-    hold = bench.hold(request)
-    hold.cancel("nothing there yet")
+    attachment = bench.attachment(request)
+    attachment.cancel("nothing there yet")
     with pytest.raises(Crash):
-        hold.attach()
-    hold.cancel("changed my mind")
-    status = bench.runner.wait(hold.handle, timeout_s=240)
+        attachment.attach()
+    attachment.cancel("changed my mind")
+    status = bench.runner.wait(attachment.handle, timeout_s=240)
     assert status is not None
     assert (status.state, status.msg) == (AppState.CANCELLED, "changed my mind")
 
 
 def test_a_cancel_before_the_submit_is_no_error(bench: Bench) -> None:
     """There is nothing to cancel, and nothing is made."""
-    hold = bench.hold(sleeper(crash_before=Crash()))
+    attachment = bench.attachment(sleeper(crash_before=Crash()))
     with pytest.raises(Crash):
-        hold.attach()
-    hold.cancel("too early")
+        attachment.attach()
+    attachment.cancel("too early")
     assert bench.apps() == {}
 
 
 def test_a_resumed_task_saves_where_the_trigger_was(bench: Bench) -> None:
     """A worker that dies before it has shown anything leaves the next try nothing that was shown."""
-    hold = bench.hold(echo("a", "b"))
-    hold.attach()
-    *_, end = bench.runner.follow(hold.handle)
-    bench.hold(echo("a", "b")).resume(end.cursor)
-    again = bench.hold(echo("a", "b"), number=2)
+    attachment = bench.attachment(echo("a", "b"))
+    attachment.attach()
+    *_, end = bench.runner.follow(attachment.handle)
+    bench.attachment(echo("a", "b")).resume(end.cursor)
+    again = bench.attachment(echo("a", "b"), number=2)
     again.attach()
     assert (again.follow().state, bench.screen.lines) == (AppState.SUCCEEDED, [])
 
@@ -340,7 +340,7 @@ def test_an_unreachable_server_submits_nothing(bench: Bench) -> None:
     assert bench.apps() == {}
 
 
-def test_a_lost_bookmark_does_not_end_the_try(bench: Bench) -> None:
+def test_a_lost_saved_position_does_not_end_the_try(bench: Bench) -> None:
     """When the server fails later, the log goes on; the next try would repeat some lines."""
 
     def fail(count: int) -> None:

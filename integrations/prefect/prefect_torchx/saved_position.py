@@ -8,12 +8,12 @@ from prefect_torchx.own import Latest
 from prefect_torchx.position import Position
 from torchx_core.specs import AppHandle
 
-__all__ = ["Bookmark", "Shelf"]
+__all__ = ["PositionStore", "SavedPosition"]
 
 KEPT = 1000
 
 
-class Shelf(Protocol):
+class PositionStore(Protocol):
     """Keeps positions where every later process of the run finds them; raises nothing when it cannot."""
 
     @property
@@ -44,40 +44,40 @@ class Shelf(Protocol):
 
 
 @final
-class Bookmark:
+class SavedPosition:
     """How far one call's log has got with its app.
 
-    A try in the same process goes on exactly where the last one stopped, even while the shelf cannot be
-    reached. A try in another process goes on from what was saved.
+    A try in the same process goes on exactly where the last one stopped, even while the position store cannot
+    be reached. A try in another process goes on from what was saved.
     """
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, position_store: PositionStore) -> None:
         """Look at nothing yet."""
-        self._shelf = shelf
+        self._position_store = position_store
         self._handle: AppHandle | None = None
 
     def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
-        """Turn to an app; see `Shelf.open`."""
+        """Turn to an app; see `PositionStore.open`."""
         self._handle = handle
         if fresh:
-            _known.forget((self._shelf.run, handle))
-        saved = self._shelf.open(handle, fresh=fresh)
-        return _known.get((self._shelf.run, handle)) or saved
+            _known.forget((self._position_store.run, handle))
+        saved = self._position_store.open(handle, fresh=fresh)
+        return _known.get((self._position_store.run, handle)) or saved
 
     def find(self, handle: AppHandle) -> Position | None:
         """Turn to an app that an earlier try has had; None when none has."""
-        found = self._shelf.find(handle)
+        found = self._position_store.find(handle)
         self._handle = self._handle if found is None else handle
-        return found and (_known.get((self._shelf.run, handle)) or found)
+        return found and (_known.get((self._position_store.run, handle)) or found)
 
     def note(self, handle: AppHandle, position: Position) -> None:
         """Remember the position in this process; quick, and called in any thread."""
-        _known.put((self._shelf.run, handle), position)
-        self._shelf.note(handle, position)
+        _known.put((self._position_store.run, handle), position)
+        self._position_store.note(handle, position)
 
     def save(self) -> bool:
         """Return whether a later process will find the position; called in any thread."""
-        return self._handle is None or self._shelf.save(self._handle)
+        return self._handle is None or self._position_store.save(self._handle)
 
 
 _known: Final = Latest[tuple[str, AppHandle], Position](KEPT)

@@ -1,7 +1,7 @@
-"""Carries out what a story wishes for: one driver blocks, the other one awaits. Knows no Prefect.
+"""Carries out what a procedure asks for: one driver blocks, the other one awaits. Knows no Prefect.
 
 What happens to an app is told once, in a generator: it makes the quick calls itself, blocking, and yields a
-wish for everything that takes its time. So only the waiting is written twice.
+effect for everything that takes its time. So only the waiting is written twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers import Batch
 from torchx_core.specs import AppHandle
 
-__all__ = ["ASYNC_BATCH_BYTES", "TICK_S", "Follow", "Pause", "Story", "Wish", "atell", "patiently", "tell"]
+__all__ = [
+    "ASYNC_BATCH_BYTES",
+    "TICK_S",
+    "Effect",
+    "Follow",
+    "Pause",
+    "Procedure",
+    "adrive",
+    "drive",
+    "patiently",
+]
 
 TICK_S = 0.2
 """How long a reason to stop may go unnoticed."""
@@ -49,44 +59,44 @@ class Pause:
     seconds: float
 
 
-Wish: TypeAlias = Follow | Pause
-Story: TypeAlias = Generator[Wish, None, T]
-"""Yields wishes and returns what comes of them. What goes wrong with a wish is raised where it was made."""
+Effect: TypeAlias = Follow | Pause
+Procedure: TypeAlias = Generator[Effect, None, T]
+"""Yields effects and returns what comes of them. What goes wrong with one is raised where it was yielded."""
 
 
-def tell(story: Story[T], runner: Runner, look: Callable[[], None]) -> T:
-    """Carry out the story while the caller's thread waits.
+def drive(procedure: Procedure[T], runner: Runner, look: Callable[[], None]) -> T:
+    """Carry out the procedure while the caller's thread waits.
 
-    The story's own steps, and what takes batches, run in daemon threads: an exception that strikes the
+    The procedure's own steps, and what takes batches, run in daemon threads: an exception that strikes the
     caller's thread, as a signal's or a timeout's, leaves nothing half done.
 
     Args:
-        story: What to do.
+        procedure: What to do.
         runner: Whom to ask for batches.
-        look: Called at least every `TICK_S` while something is waited for. What it raises ends the story.
+        look: Called at least every `TICK_S` while something is waited for. What it raises ends the procedure.
     """
     error: Exception | None = None
     while True:
-        step = undisturbed(_advance, story, error)
+        step = undisturbed(_advance, procedure, error)
         if isinstance(step, _End):
             return step.value
         error = None
         try:
-            _fulfil(step, runner, look)
-        except Exception as err:  # noqa: BLE001  (the story knows what to make of it, or raises it again)
+            _carry_out(step, runner, look)
+        except Exception as err:  # noqa: BLE001  (the procedure knows what to make of it, or raises it again)
             error = err
 
 
-async def atell(story: Story[T], runner: Runner, look: Callable[[], None]) -> T:
-    """Do what `tell` does on an event loop."""
+async def adrive(procedure: Procedure[T], runner: Runner, look: Callable[[], None]) -> T:
+    """Do what `drive` does on an event loop."""
     error: Exception | None = None
     while True:
-        step = await in_daemon_thread(_advance, story, error)
+        step = await in_daemon_thread(_advance, procedure, error)
         if isinstance(step, _End):
             return step.value
         error = None
         try:
-            await _afulfil(step, runner, look)
+            await _acarry_out(step, runner, look)
         except Exception as err:  # noqa: BLE001  (likewise)
             error = err
 
@@ -96,33 +106,33 @@ class _End(Generic[T]):
     value: T
 
 
-def _advance(story: Story[T], error: Exception | None) -> Wish | _End[T]:
-    """Return the next wish; the end as a value, because no StopIteration can leave a thread."""
+def _advance(procedure: Procedure[T], error: Exception | None) -> Effect | _End[T]:
+    """Return the next effect; the end as a value, because no StopIteration can leave a thread."""
     try:
-        return next(story) if error is None else story.throw(error)
+        return next(procedure) if error is None else procedure.throw(error)
     except StopIteration as stop:
         return _End(cast("T", stop.value))
 
 
-def _fulfil(wish: Wish, runner: Runner, look: Callable[[], None]) -> None:
-    if isinstance(wish, Pause):
-        until = monotonic() + wish.seconds
+def _carry_out(effect: Effect, runner: Runner, look: Callable[[], None]) -> None:
+    if isinstance(effect, Pause):
+        until = monotonic() + effect.seconds
         pause = threading.Event()
         while (left := until - monotonic()) > 0:
             look()
             pause.wait(min(left, TICK_S))
         return
-    batches = runner.follow(wish.handle, wish.cursor, logs=wish.logs, tick_s=TICK_S)
+    batches = runner.follow(effect.handle, effect.cursor, logs=effect.logs, tick_s=TICK_S)
     with closing(cast("Generator[Batch]", batches)):
         for batch in batches:
-            if not undisturbed(wish.take, batch):
+            if not undisturbed(effect.take, batch):
                 return
             look()
 
 
-async def _afulfil(wish: Wish, runner: Runner, look: Callable[[], None]) -> None:
-    if isinstance(wish, Pause):
-        until = monotonic() + wish.seconds
+async def _acarry_out(effect: Effect, runner: Runner, look: Callable[[], None]) -> None:
+    if isinstance(effect, Pause):
+        until = monotonic() + effect.seconds
         while (left := until - monotonic()) > 0:
             look()
             await asyncio.sleep(min(left, TICK_S))
@@ -130,20 +140,22 @@ async def _afulfil(wish: Wish, runner: Runner, look: Callable[[], None]) -> None
     # Opening a stream may ask the backend.
     batches = await in_daemon_thread(
         runner.afollow,
-        wish.handle,
-        wish.cursor,
-        logs=wish.logs,
+        effect.handle,
+        effect.cursor,
+        logs=effect.logs,
         tick_s=TICK_S,
         batch_bytes=ASYNC_BATCH_BYTES,
     )
     async with aclosing(cast("AsyncGenerator[Batch]", batches)):
         async for batch in batches:
-            if not await in_daemon_thread(wish.take, batch):
+            if not await in_daemon_thread(effect.take, batch):
                 return
             look()
 
 
-def patiently(phase: Callable[[], Story[T]], patience: Patience, say: Callable[[str], None]) -> Story[T]:
+def patiently(
+    phase: Callable[[], Procedure[T]], patience: Patience, say: Callable[[str], None]
+) -> Procedure[T]:
     """Tell a phase again from its start while its scheduler is away; whatever it submits it submits once.
 
     Raises:

@@ -13,8 +13,8 @@ from local_apps import app_of, python
 from task_bench import Bench, Crash, Request, Screen, echo, sleeper, task_bench
 from task_tries import make_try
 
-from airflow_torchx import _hold
-from airflow_torchx._hold import Hold
+from airflow_torchx import _attachment
+from airflow_torchx._attachment import Attachment
 from airflow_torchx._memory import ProbingMemory
 from airflow_torchx._ownership import sign_off
 from torchx_core.errors import InvalidAppError
@@ -49,26 +49,26 @@ def _stubborn(folder: Path) -> Request:
     return Request(app_of("sh", "-c", program))
 
 
-def _cancelled(bench: Bench, folder: Path) -> Hold:
-    """Return the hold of a try that has cancelled its app, which takes its time to end."""
-    hold = bench.hold(_stubborn(folder))
-    hold.attach()
+def _cancelled(bench: Bench, folder: Path) -> Attachment:
+    """Return the attachment of a try that has cancelled its app, which takes its time to end."""
+    attachment = bench.attachment(_stubborn(folder))
+    attachment.attach()
     wait_until((folder / "up").exists, 240)
-    hold.cancel("the first try timed out")
-    return hold
+    attachment.cancel("the first try timed out")
+    return attachment
 
 
 def test_a_retry_does_not_follow_an_app_that_is_being_cancelled(bench: Bench, tmp_path: Path) -> None:
     """It waits for the end that an earlier try has asked for, then runs an app of its own."""
     _cancelled(bench, tmp_path)
 
-    def look(_hold: Hold) -> None:
+    def look(_attachment: Attachment) -> None:
         if any("waiting for the end of" in said for said in bench.screen.said):
             (tmp_path / "end").touch()
 
-    hold = bench.hold(echo("again"), number=2, look=look)
-    hold.attach()
-    assert hold.follow().state is AppState.SUCCEEDED
+    attachment = bench.attachment(echo("again"), number=2, look=look)
+    attachment.attach()
+    assert attachment.follow().state is AppState.SUCCEEDED
     assert list(bench.apps().values()) == [AppState.CANCELLED, AppState.SUCCEEDED]
     first = bench.runner.status(next(iter(bench.apps())))
     assert first is not None
@@ -82,33 +82,33 @@ def test_it_is_so_without_a_record_too(bench: Bench, tmp_path: Path) -> None:
         this_try = make_try(number=number)
         request, screen = (_stubborn(tmp_path) if number == 1 else echo("again")), Screen()
         memory = ProbingMemory(bench.runner, "local_cwd", this_try, None)
-        hold = Hold(bench.runner, memory, this_try, request.with_deadline, screen, lambda _: None)
-        hold.attach()
-        apps.append(hold.handle)
+        attachment = Attachment(bench.runner, memory, this_try, request.with_deadline, screen, lambda _: None)
+        attachment.attach()
+        apps.append(attachment.handle)
         if number == 1:
             wait_until((tmp_path / "up").exists, 240)
-            hold.cancel("the first try timed out")
+            attachment.cancel("the first try timed out")
             (tmp_path / "end").touch()
-    assert hold.follow().state is AppState.SUCCEEDED
+    assert attachment.follow().state is AppState.SUCCEEDED
     assert apps[1] == f"{apps[0]}-2"
 
 
 def test_a_cancel_that_was_not_heard_is_repeated(bench: Bench) -> None:
-    """A try that dies between its farewell and its cancel leaves the rest to the next one."""
-    hold = bench.hold(sleeper())
-    hold.attach()
-    sign_off(bench.runner, hold.handle, make_try(number=1))
+    """A try that dies between giving its app up and cancelling it leaves the rest to the next one."""
+    attachment = bench.attachment(sleeper())
+    attachment.attach()
+    sign_off(bench.runner, attachment.handle, make_try(number=1))
     assert bench.run(echo("again"), number=2) is AppState.SUCCEEDED
     assert list(bench.apps().values()) == [AppState.CANCELLED, AppState.SUCCEEDED]
 
 
 def test_an_app_that_succeeded_all_the_same_is_not_run_again(bench: Bench, tmp_path: Path) -> None:
     """Its success came before the cancel did."""
-    hold = bench.hold(_stubborn(tmp_path))
-    hold.attach()
-    sign_off(bench.runner, hold.handle, make_try(number=1))
+    attachment = bench.attachment(_stubborn(tmp_path))
+    attachment.attach()
+    sign_off(bench.runner, attachment.handle, make_try(number=1))
     (tmp_path / "end").touch()
-    bench.runner.wait(hold.handle, timeout_s=240)
+    bench.runner.wait(attachment.handle, timeout_s=240)
     assert bench.run(echo("again"), number=2) is AppState.SUCCEEDED
     assert len(bench.apps()) == 1
 
@@ -116,7 +116,7 @@ def test_an_app_that_succeeded_all_the_same_is_not_run_again(bench: Bench, tmp_p
 def _begin(bench: Bench, deadline: float | None = None) -> str:
     """Have a first try write its record and die; return the id of the app that it was about to submit."""
     with pytest.raises(Crash):
-        bench.hold(replace(echo("a"), crash_before=Crash()), deadline=deadline).attach()
+        bench.attachment(replace(echo("a"), crash_before=Crash()), deadline=deadline).attach()
     return bench.memory.record.handle.rpartition("/")[2]
 
 
@@ -144,20 +144,20 @@ def test_an_app_that_another_try_never_starts_is_replaced(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the DAG asks for another app by now, nobody can finish the submit: it is cancelled."""
-    monkeypatch.setattr(_hold, "START_S", 0.5)
+    monkeypatch.setattr(_attachment, "START_S", 0.5)
     app_id = _begin(bench)
     with python(tmp_path / "state", HANGS, app_id) as hanging:
         assert hanging.stdout is not None
         assert hanging.stdout.readline() == "hangs\n"
 
-        def look(_hold: Hold) -> None:
+        def look(_attachment: Attachment) -> None:
             if any("never started" in said for said in bench.screen.said):
                 hanging.kill()
 
-        hold = bench.hold(echo("another"), number=2, look=look)
-        hold.attach()
-        assert hold.follow().state is AppState.SUCCEEDED
-    assert hold.record.attempt == 1
+        attachment = bench.attachment(echo("another"), number=2, look=look)
+        attachment.attach()
+        assert attachment.follow().state is AppState.SUCCEEDED
+    assert attachment.record.attempt == 1
     assert bench.screen.lines == ["another"]
     assert list(bench.apps().values()).count(AppState.SUCCEEDED) == 1
 
@@ -177,32 +177,32 @@ class Wrong(Request):
 
 def test_a_wrong_edit_does_not_disturb_the_running_app(bench: Bench) -> None:
     """The retry follows it: what the DAG asks for by now is of no interest."""
-    bench.hold(sleeper()).attach()
-    bench.hold(Wrong.make(), number=2).attach()
+    bench.attachment(sleeper()).attach()
+    bench.attachment(Wrong.make(), number=2).attach()
     assert len(bench.apps()) == 1
 
 
 def test_a_wrong_edit_does_not_disturb_an_app_that_was_not_confirmed(bench: Bench) -> None:
     """The try that submitted it died before it could note that it had."""
     with pytest.raises(Crash):
-        bench.hold(sleeper(crash_after=Crash())).attach()
-    hold = bench.hold(Wrong.make(), number=2)
-    hold.attach()
-    assert (len(bench.apps()), hold.record.submitted) == (1, True)
+        bench.attachment(sleeper(crash_after=Crash())).attach()
+    attachment = bench.attachment(Wrong.make(), number=2)
+    attachment.attach()
+    assert (len(bench.apps()), attachment.record.submitted) == (1, True)
 
 
 def test_a_wrong_edit_is_said_where_there_is_no_app(bench: Bench) -> None:
     """Nothing runs, and nothing is submitted."""
     _begin(bench)
     with pytest.raises(InvalidAppError, match="no such program"):
-        bench.hold(Wrong.make(), number=2).attach()
+        bench.attachment(Wrong.make(), number=2).attach()
     assert bench.apps() == {}
 
 
-def test_an_older_tries_farewell_has_no_effect(bench: Bench) -> None:
+def test_what_an_older_try_gives_up_stays_owned(bench: Bench) -> None:
     """A process that Airflow has given up, and that wakes up late, cannot end what the next try follows."""
-    old = bench.hold(sleeper())
+    old = bench.attachment(sleeper())
     old.attach()
-    bench.hold(sleeper(), number=2).attach()
+    bench.attachment(sleeper(), number=2).attach()
     old.cancel("by mistake")
     assert bench.runner.owner(old.handle) == make_try(number=2).token

@@ -12,8 +12,8 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from prefect_runs import FlowRun
 
 from prefect_torchx._engine import ledger, server
-from prefect_torchx._engine import shelf as server_shelf
-from prefect_torchx._engine.shelf import ServerShelf, apps_of_flow_run
+from prefect_torchx._engine import position_store as server_position_store
+from prefect_torchx._engine.position_store import ServerPositionStore, apps_of_flow_run
 from prefect_torchx.own import Latest
 from prefect_torchx.position import Position
 from torchx_core.specs import AppHandle
@@ -27,9 +27,9 @@ def _position(cursor: str) -> Position:
     return Position(cursor=cursor, shown_bytes=7)
 
 
-def _save(shelf: ServerShelf, handle: AppHandle, cursor: str) -> None:
-    shelf.note(handle, _position(cursor))
-    shelf.save(handle)
+def _save(position_store: ServerPositionStore, handle: AppHandle, cursor: str) -> None:
+    position_store.note(handle, _position(cursor))
+    position_store.save(handle)
 
 
 @pytest.mark.usefixtures("prefect_api")
@@ -38,38 +38,38 @@ def test_what_is_saved_is_found_by_another_process(
     ids: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The latest position, for that app and that run."""
-    first = ServerShelf(*ids)
+    first = ServerPositionStore(*ids)
     assert first.open(HANDLE, fresh=True) is None
     _save(first, HANDLE, "1")
     _save(first, HANDLE, "2")
     monkeypatch.setattr(ledger, "_ledgers", Latest(9))
-    second = ServerShelf(*ids)
+    second = ServerPositionStore(*ids)
     assert second.open(HANDLE, fresh=False) == _position("2")
     _save(second, HANDLE, "3")
-    assert ServerShelf(*ids).open(HANDLE, fresh=False) == _position("3")
-    assert ServerShelf(*ids).open(f"{HANDLE}-2", fresh=False) is None
-    assert ServerShelf(str(uuid4()), "").open(HANDLE, fresh=False) is None
+    assert ServerPositionStore(*ids).open(HANDLE, fresh=False) == _position("3")
+    assert ServerPositionStore(*ids).open(f"{HANDLE}-2", fresh=False) is None
+    assert ServerPositionStore(str(uuid4()), "").open(HANDLE, fresh=False) is None
 
 
 @pytest.mark.usefixtures("prefect_api")
 def test_a_fresh_app_of_a_name_begins_at_its_start() -> None:
     """What is known of that name is about an app that was deleted."""
     run = str(uuid4())
-    old = ServerShelf(run, "")
+    old = ServerPositionStore(run, "")
     old.open(HANDLE, fresh=True)
     _save(old, HANDLE, "1")
-    assert ServerShelf(run, "").open(HANDLE, fresh=True) is None
-    assert ServerShelf(run, "").open(HANDLE, fresh=False) is None
+    assert ServerPositionStore(run, "").open(HANDLE, fresh=True) is None
+    assert ServerPositionStore(run, "").open(HANDLE, fresh=False) is None
 
 
 @pytest.mark.usefixtures("prefect_api")
 def test_it_tells_which_apps_a_flow_run_may_have() -> None:
     """As soon as the app may be submitted, each once, however many there are."""
     run = uuid4()
-    shelf = ServerShelf(str(run), "")
+    position_store = ServerPositionStore(str(run), "")
     handles = [f"local_cwd://torchx/app-{number}" for number in range(3)]
     for handle in [*handles, handles[0]]:
-        shelf.open(handle, fresh=True)
+        position_store.open(handle, fresh=True)
     with get_client(sync_client=True) as client:
         assert sorted(apps_of_flow_run(client, run, run)) == handles
         assert list(apps_of_flow_run(client, other := uuid4(), other)) == []
@@ -80,13 +80,13 @@ def test_the_root_has_the_apps_of_its_subflows() -> None:
     """All of them; each subflow knows its own, and how far its own log has got."""
     root, one, two = uuid4(), uuid4(), uuid4()
     for run in (root, one, two):
-        shelf = ServerShelf(str(run), "", str(root))
-        shelf.open(f"local_cwd://torchx/{run}", fresh=True)
-        _save(shelf, f"local_cwd://torchx/{run}", str(run))
+        position_store = ServerPositionStore(str(run), "", str(root))
+        position_store.open(f"local_cwd://torchx/{run}", fresh=True)
+        _save(position_store, f"local_cwd://torchx/{run}", str(run))
     with get_client(sync_client=True) as client:
         assert len(list(apps_of_flow_run(client, root, root))) == 3
         assert list(apps_of_flow_run(client, root, one)) == [f"local_cwd://torchx/{one}"]
-    again = ServerShelf(str(two), "", str(root))
+    again = ServerPositionStore(str(two), "", str(root))
     assert again.open(f"local_cwd://torchx/{two}", fresh=False) == _position(str(two))
 
 
@@ -94,9 +94,11 @@ def test_the_root_has_the_apps_of_its_subflows() -> None:
 def test_one_request_saves_for_all_apps_of_a_flow_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many apps one process shows: their log needs the requests."""
     run = str(uuid4())
-    shelves = {f"local_cwd://torchx/app-{number}": ServerShelf(run, "") for number in range(5)}
-    for handle, shelf in shelves.items():
-        shelf.open(handle, fresh=True)
+    position_stores = {
+        f"local_cwd://torchx/app-{number}": ServerPositionStore(run, "") for number in range(5)
+    }
+    for handle, position_store in position_stores.items():
+        position_store.open(handle, fresh=True)
     asked: list[object] = []
     ask = server.ask_briefly
 
@@ -106,41 +108,41 @@ def test_one_request_saves_for_all_apps_of_a_flow_run(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(ledger, "ask_briefly", count)
     for cursor in ("1", "2"):
-        for handle, shelf in shelves.items():
-            shelf.note(handle, _position(cursor))
-        assert all(shelf.save(handle) for handle, shelf in shelves.items())
+        for handle, position_store in position_stores.items():
+            position_store.note(handle, _position(cursor))
+        assert all(position_store.save(handle) for handle, position_store in position_stores.items())
     assert len(asked) == 2
-    places = FlowRun(UUID(run)).bookmarks()
-    assert places == dict.fromkeys(shelves, _position("2"))
+    places = FlowRun(UUID(run)).saved_positions()
+    assert places == dict.fromkeys(position_stores, _position("2"))
 
 
 @pytest.mark.usefixtures("prefect_api")
 def test_of_several_processes_the_later_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the earlier one goes on to save how far it is with other apps."""
     run = str(uuid4())
-    first = ServerShelf(run, "")
+    first = ServerPositionStore(run, "")
     first.open(HANDLE, fresh=True)
     _save(first, HANDLE, "1")
     monkeypatch.setattr(ledger, "_ledgers", Latest(9))  # as another process has it
-    second = ServerShelf(run, "")
+    second = ServerPositionStore(run, "")
     assert second.open(HANDLE, fresh=False) == _position("1")
     _save(second, HANDLE, "2")
     first.open(f"{HANDLE}-2", fresh=True)
     _save(first, f"{HANDLE}-2", "9")
-    assert FlowRun(UUID(run)).bookmarks() == {HANDLE: _position("2"), f"{HANDLE}-2": _position("9")}
+    assert FlowRun(UUID(run)).saved_positions() == {HANDLE: _position("2"), f"{HANDLE}-2": _position("9")}
 
 
 @pytest.mark.usefixtures("prefect_api")
 def test_however_many_processes_a_run_has_had_its_app_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has left a ledger, and Prefect's server returns a page of them at a time."""
     run = str(uuid4())
-    ServerShelf(run, "").open(HANDLE, fresh=True)
-    monkeypatch.setattr(server_shelf, "PAGE", 2)
+    ServerPositionStore(run, "").open(HANDLE, fresh=True)
+    monkeypatch.setattr(server_position_store, "PAGE", 2)
     for number in range(4):
         monkeypatch.setattr(ledger, "_ledgers", Latest(9))
-        shelf = ServerShelf(run, "")
-        assert shelf.open(HANDLE, fresh=False) == (_position(str(number - 1)) if number else None)
-        _save(shelf, HANDLE, str(number))
+        position_store = ServerPositionStore(run, "")
+        assert position_store.open(HANDLE, fresh=False) == (_position(str(number - 1)) if number else None)
+        _save(position_store, HANDLE, str(number))
 
 
 def _name(run: UUID) -> UUID:
@@ -168,12 +170,12 @@ def test_a_run_goes_on_over_an_upgrade() -> None:
     run, other = uuid4(), uuid4()
     with get_client(sync_client=True) as client:
         client.create_artifact(_of_an_older_release(run))
-        assert FlowRun(run).bookmarks() == {HANDLE: _position("5")}
-        shelf = ServerShelf(str(run), "")
-        assert shelf.open(HANDLE, fresh=False) == _position("5")
-        _save(shelf, HANDLE, "6")
-        assert FlowRun(run).bookmarks() == {HANDLE: _position("6")}
-        ServerShelf(str(other), "").open(HANDLE, fresh=True)
+        assert FlowRun(run).saved_positions() == {HANDLE: _position("5")}
+        position_store = ServerPositionStore(str(run), "")
+        assert position_store.open(HANDLE, fresh=False) == _position("5")
+        _save(position_store, HANDLE, "6")
+        assert FlowRun(run).saved_positions() == {HANDLE: _position("6")}
+        ServerPositionStore(str(other), "").open(HANDLE, fresh=True)
         assert _as_an_older_release_reads(client, other) is None
 
 
@@ -181,15 +183,15 @@ def test_a_server_that_is_away_does_no_harm(caplog: pytest.LogCaptureFixture) ->
     """At worst the log begins anew; the app does not suffer."""
     away: dict[Any, Any] = {PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}
     with temporary_settings(away):
-        shelf = ServerShelf(str(uuid4()), "")
-        assert shelf.open(HANDLE, fresh=False) is None
-        _save(shelf, HANDLE, "1")
+        position_store = ServerPositionStore(str(uuid4()), "")
+        assert position_store.open(HANDLE, fresh=False) is None
+        _save(position_store, HANDLE, "1")
     assert "cannot keep on Prefect's server how far the log is" in caplog.text
 
 
 @pytest.mark.usefixtures("prefect_api")
 def test_outside_of_a_run_nothing_is_kept() -> None:
     """A script has no log on the server."""
-    shelf = ServerShelf("", "")
-    _save(shelf, HANDLE, "1")
-    assert shelf.open(HANDLE, fresh=False) is None
+    position_store = ServerPositionStore("", "")
+    _save(position_store, HANDLE, "1")
+    assert position_store.open(HANDLE, fresh=False) is None

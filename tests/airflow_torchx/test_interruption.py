@@ -9,9 +9,9 @@ from local_apps import app_of
 from task_tries import make_try
 
 from airflow_torchx._arguments import OnWorkerShutdown
-from airflow_torchx._departure import Departure
+from airflow_torchx._attachment import Attachment
 from airflow_torchx._engine import AirflowException
-from airflow_torchx._hold import Hold
+from airflow_torchx._interruption import Interruption
 from airflow_torchx._log import AppLog
 from airflow_torchx._record import AirflowUnavailableError, Record
 from airflow_torchx._tries import TaskTry
@@ -59,22 +59,24 @@ class Task:
         self, *argv: str, policy: OnWorkerShutdown = "detach", number: int = 1, generation: int = 2
     ) -> None:
         """Run the task until it goes."""
-        hold, departure = self._hold(argv, policy, make_try(number=number, generation=generation))
-        hold.attach()
-        hold.follow()
-        departure.check()
+        attachment, interruption = self._attachment(
+            argv, policy, make_try(number=number, generation=generation)
+        )
+        attachment.attach()
+        attachment.follow()
+        interruption.check()
 
     def defer(self) -> None:
         """Run the task until it defers."""
-        hold, departure = self._hold((), "detach", make_try(number=1, generation=2))
-        hold.attach()
-        assert hold.follow_for(0) is None
-        departure.check_deferral(hold)
+        attachment, interruption = self._attachment((), "detach", make_try(number=1, generation=2))
+        attachment.attach()
+        assert attachment.follow_for(0) is None
+        interruption.check_deferral(attachment)
 
-    def _hold(
+    def _attachment(
         self, argv: tuple[str, ...], policy: OnWorkerShutdown, this_try: TaskTry
-    ) -> tuple[Hold, Departure]:
-        departure = Departure(
+    ) -> tuple[Attachment, Interruption]:
+        interruption = Interruption(
             this_try,
             policy,
             killed=lambda: self.killed and (self.ready is None or self.ready.exists()),
@@ -85,7 +87,9 @@ class Task:
             app=app_of(*(argv or ("sleep", "600"))), scheduler="local_cwd", cfg={"grace_s": self.grace_s}
         )
         log = AppLog(lambda _level, _message, _time: None)
-        return Hold(self.runner, self.memory, this_try, lambda _: request, log, departure.look), departure
+        return Attachment(
+            self.runner, self.memory, this_try, lambda _: request, log, interruption.look
+        ), interruption
 
     def present_state(self) -> str | None:
         if self.server_is_down:

@@ -1,4 +1,4 @@
-"""What a flow run's states say of its hand-outs, whoever came when."""
+"""What a flow run's states say of its dispatches, whoever came when."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from prefect.states import (
     Suspended,
 )
 
-from prefect_torchx.worker.handout import Stage, latest_handout
+from prefect_torchx.worker.dispatch import Stage, latest_dispatch
 
 States = list[State[None]]
 
@@ -67,10 +67,10 @@ def _handed_back() -> State[None]:
         ([*BEGUN, BOOM, Pending(), BOOM, Scheduled(), Pending()], 2, Stage.TAKEN),
     ],
 )
-def test_a_handout_is_what_the_server_gives_to_one_worker(states: States, number: int, stage: Stage) -> None:
+def test_a_dispatch_is_what_the_server_gives_to_one_worker(states: States, number: int, stage: Stage) -> None:
     """Being started, tried again in its process, or taken too late is none."""
-    handout = latest_handout(states)
-    assert (handout.number, handout.stage) == (number, stage)
+    dispatch = latest_dispatch(states)
+    assert (dispatch.number, dispatch.stage) == (number, stage)
 
 
 @pytest.mark.parametrize(
@@ -92,25 +92,25 @@ def test_a_handout_is_what_the_server_gives_to_one_worker(states: States, number
 def test_an_end_that_was_taken_is_given_back(since: States, due: State[None] | None) -> None:
     """A crash that somebody saw afterwards is none; a retry that somebody asked for stands."""
     states = [*BEGUN, FINE, *since]
-    assert latest_handout(states).due(states[-1]) is due
+    assert latest_dispatch(states).due(states[-1]) is due
 
 
 def test_what_the_flow_run_has_become_meanwhile_stands() -> None:
     """States are read first and the present one last."""
-    handout = latest_handout([*BEGUN, FINE, Pending()])
-    assert handout.due(Pending()) is FINE
-    assert [handout.due(now) for now in (Scheduled(), Running(), Failed(), FINE)] == [None] * 4
-    assert latest_handout([Scheduled(), Pending(), Pending(), FINE]).due(Pending()) is FINE
+    dispatch = latest_dispatch([*BEGUN, FINE, Pending()])
+    assert dispatch.due(Pending()) is FINE
+    assert [dispatch.due(now) for now in (Scheduled(), Running(), Failed(), FINE)] == [None] * 4
+    assert latest_dispatch([Scheduled(), Pending(), Pending(), FINE]).due(Pending()) is FINE
 
 
 def test_a_crash_is_given_back_once() -> None:
     """Given back it has an id of its own."""
     states = [*BEGUN, BOOM, Pending(), Crashed(message="boom")]
-    assert latest_handout(states).due(states[-1]) is None
+    assert latest_dispatch(states).due(states[-1]) is None
 
 
 def test_the_name_of_a_late_worker_is_not_believed() -> None:
-    """It stands on the flow run until that is handed out anew."""
-    assert not latest_handout(RETRIED).late
-    assert latest_handout([*RETRIED, Pending(), Running()]).late
-    assert not latest_handout([*RETRIED, Pending(), Running(), BOOM, Scheduled(), Pending()]).late
+    """It stands on the flow run until that is dispatched anew."""
+    assert not latest_dispatch(RETRIED).late
+    assert latest_dispatch([*RETRIED, Pending(), Running()]).late
+    assert not latest_dispatch([*RETRIED, Pending(), Running(), BOOM, Scheduled(), Pending()]).late

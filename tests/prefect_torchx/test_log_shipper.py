@@ -9,7 +9,7 @@ import pytest
 from log_api import LogApi, serving
 
 from prefect_torchx.api import Api
-from prefect_torchx.courier import FULL_BYTES, REQUEST_RECORDS, Courier
+from prefect_torchx.log_shipper import FULL_BYTES, REQUEST_RECORDS, LogShipper
 from torchx_core.testing import FakeClock, wait_until
 
 FLOW_RUN = str(uuid4())
@@ -32,8 +32,8 @@ def api() -> Iterator[LogApi]:
 class Run:
     """Sends, and remembers what it is told."""
 
-    def __init__(self, courier: Courier) -> None:
-        self.courier = courier
+    def __init__(self, log_shipper: LogShipper) -> None:
+        self.log_shipper = log_shipper
         self.accepted_tokens: list[object] = []
         self.refusals: list[str] = []
         self.due_at = float("inf")
@@ -42,13 +42,13 @@ class Run:
         """How often it is due until it is done."""
         self.closing = self.unsaved = self.in_haste = False
         self.saved = 0
-        courier.join(self)
+        log_shipper.join(self)
 
     def send(self, *numbers: int) -> None:
         """Send numbered records, and their last number as a token after them."""
         for number in numbers:
-            self.courier.send(self, _payload(number), 100)
-        self.courier.send(self, None, 0, numbers[-1])
+            self.log_shipper.send(self, _payload(number), 100)
+        self.log_shipper.send(self, None, 0, numbers[-1])
 
     def accepted(self, token: object) -> None:
         self.accepted_tokens.append(token)
@@ -90,9 +90,9 @@ def _messages(count: int) -> list[str]:
 def run(api: LogApi) -> Iterator[Run]:
     """Return a run that sends to the API."""
     del api
-    run = Run(Courier(Api))
+    run = Run(LogShipper(Api))
     yield run
-    run.courier.leave(run)
+    run.log_shipper.leave(run)
 
 
 def test_records_arrive_in_order_many_in_a_request(api: LogApi, run: Run) -> None:
@@ -106,7 +106,7 @@ def test_records_arrive_in_order_many_in_a_request(api: LogApi, run: Run) -> Non
 
 
 def test_an_error_of_ours_loses_nothing(api: LogApi, caplog: pytest.LogCaptureFixture) -> None:
-    """The courier's thread goes on after what nobody has foreseen, and says so."""
+    """The log shipper's thread goes on after what nobody has foreseen, and says so."""
     failing = iter([KeyError("A_VARIABLE"), KeyError("ANOTHER"), None])
 
     def make_api() -> Api:
@@ -114,11 +114,11 @@ def test_an_error_of_ours_loses_nothing(api: LogApi, caplog: pytest.LogCaptureFi
             raise error
         return Api()
 
-    run = Run(Courier(make_api))
+    run = Run(LogShipper(make_api))
     run.send(0, 1, 2)
     wait_until(lambda: run.accepted_tokens == [2], WAIT_S)
     assert api.messages == _messages(3)
-    run.courier.leave(run)
+    run.log_shipper.leave(run)
     assert "KeyError: 'A_VARIABLE'" in caplog.text
 
 
@@ -172,21 +172,21 @@ def test_one_record_that_the_server_refuses_costs_no_other(api: LogApi, run: Run
 
 def test_runs_share_a_thread_and_learn_of_their_own_records_only(run: Run) -> None:
     """A hundred mapped tasks are one thread and one connection."""
-    other = Run(run.courier)
+    other = Run(run.log_shipper)
     run.send(0, 1)
     other.send(2)
     wait_until(lambda: run.accepted_tokens == [1] and other.accepted_tokens == [2], WAIT_S)
-    assert sum(thread.name == "torchx-courier" for thread in threading.enumerate()) == 1
-    other.courier.leave(other)
+    assert sum(thread.name == "torchx-log-shipper" for thread in threading.enumerate()) == 1
+    other.log_shipper.leave(other)
 
 
 def test_what_a_run_leaves_behind_is_told(api: LogApi, run: Run) -> None:
     """And it holds nobody up afterwards."""
-    other = Run(run.courier)
+    other = Run(run.log_shipper)
     api.away.set()
     other.send(0, 1, 2)
     run.send(3)
-    assert other.courier.leave(other) == 3
+    assert other.log_shipper.leave(other) == 3
     api.away.clear()
     wait_until(lambda: run.accepted_tokens == [3], WAIT_S)
     assert api.messages == ["number 3"]
@@ -194,21 +194,21 @@ def test_what_a_run_leaves_behind_is_told(api: LogApi, run: Run) -> None:
 
 
 def test_a_server_that_is_stuck_blocks_nobody(api: LogApi, run: Run) -> None:
-    """Sending takes no longer; when much waits the courier is full, until it arrives."""
+    """Sending takes no longer; when much waits the log shipper is full, until it arrives."""
     api.stuck.set()
-    run.courier.send(run, _payload(0), FULL_BYTES + 1)
+    run.log_shipper.send(run, _payload(0), FULL_BYTES + 1)
     wait_until(lambda: api.requests, WAIT_S)
     run.send(1)
-    assert run.courier.full
+    assert run.log_shipper.full
     api.stuck.clear()
     wait_until(lambda: run.accepted_tokens == [1], WAIT_S)
-    assert not run.courier.full
+    assert not run.log_shipper.full
 
 
 def test_what_is_due_is_done_also_while_there_is_nothing_to_send(run: Run) -> None:
     """Pictures have a time of their own."""
     run.due_at = 0.0
-    run.courier.wake()
+    run.log_shipper.wake()
     wait_until(lambda: run.drawn == 1, WAIT_S)
 
 
@@ -220,7 +220,7 @@ def _others_before_the_last_record(api: LogApi) -> int:
 
 def _crowd(api: LogApi, run: Run, *, closing: bool) -> list[Run]:
     """Have forty runs send at once whose pictures are all due, and wait until all has arrived."""
-    runs = [run, *(Run(run.courier) for _ in range(39))]
+    runs = [run, *(Run(run.log_shipper) for _ in range(39))]
     api.stuck.set()
     run.send(0)
     wait_until(lambda: api.requests, WAIT_S)
@@ -243,19 +243,19 @@ def test_pictures_do_not_starve_the_log(api: LogApi, run: Run, *, closing: bool)
     assert sorted(api.messages) == sorted(_messages(4001))
     wait_until(lambda: [each.drawn for each in runs] == [5] * 40, WAIT_S)
     for other in runs[1:]:
-        other.courier.leave(other)
+        other.log_shipper.leave(other)
 
 
 @pytest.mark.usefixtures("api")
 def test_all_runs_save_at_the_same_time() -> None:
     """Once a second, so that one request does it; at once when somebody waits for it and no log does."""
     clock = FakeClock(100.0)
-    runs = [Run(courier := Courier(Api, clock)), *(Run(courier) for _ in range(9))]
+    runs = [Run(log_shipper := LogShipper(Api, clock)), *(Run(log_shipper) for _ in range(9))]
 
     def save_all() -> None:
         for run in runs:
             run.unsaved = True
-        courier.wake()
+        log_shipper.wake()
 
     save_all()
     wait_until(lambda: all(run.saved == 1 for run in runs), WAIT_S)
@@ -264,20 +264,22 @@ def test_all_runs_save_at_the_same_time() -> None:
     wait_until(lambda: runs[0].accepted_tokens, WAIT_S)
     assert [run.saved for run in runs] == [1] * 10
     runs[0].in_haste = True
-    courier.wake()
+    log_shipper.wake()
     wait_until(lambda: all(run.saved == 2 for run in runs), WAIT_S)
     for run in runs:
-        courier.leave(run)
+        log_shipper.leave(run)
 
 
 @pytest.mark.usefixtures("api")
 def test_the_thread_ends_with_the_last_run_and_starts_with_the_next() -> None:
     """A process that shows no app has no thread of ours."""
-    run = Run(Courier(Api))
-    courier = run.courier
-    courier.leave(run)
-    wait_until(lambda: not any(thread.name == "torchx-courier" for thread in threading.enumerate()), WAIT_S)
-    again = Run(courier)
+    run = Run(LogShipper(Api))
+    log_shipper = run.log_shipper
+    log_shipper.leave(run)
+    wait_until(
+        lambda: not any(thread.name == "torchx-log-shipper" for thread in threading.enumerate()), WAIT_S
+    )
+    again = Run(log_shipper)
     again.send(0)
     wait_until(lambda: again.accepted_tokens == [0], WAIT_S)
-    courier.leave(again)
+    log_shipper.leave(again)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from task_bench import Bench, echo, sleeper, task_bench
 
-from airflow_torchx import _hold
-from airflow_torchx._hold import Hold
+from airflow_torchx import _attachment
+from airflow_torchx._attachment import Attachment
 from torchx_core.errors import SchedulerError
 from torchx_core.launch import patience
 from torchx_core.specs import AppState
@@ -33,10 +33,10 @@ def test_a_short_absence_does_not_end_the_try(bench: Bench, away: Callable[..., 
 
 def test_an_absence_in_the_middle_of_the_log_repeats_nothing(bench: Bench, away: Callable[..., None]) -> None:
     """The try goes on from the last batch that it has shown."""
-    hold = bench.hold(echo("a", "b"))
-    hold.attach()
+    attachment = bench.attachment(echo("a", "b"))
+    attachment.attach()
     away("follow", times=3)
-    assert hold.follow().state is AppState.SUCCEEDED
+    assert attachment.follow().state is AppState.SUCCEEDED
     assert bench.screen.lines == ["a", "b"]
 
 
@@ -52,12 +52,12 @@ def test_a_long_absence_ends_the_try(
     bench: Bench, away: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The app goes on."""
-    monkeypatch.setattr(_hold, "GIVE_UP_S", 0.1)
-    hold = bench.hold(sleeper())
-    hold.attach()
+    monkeypatch.setattr(_attachment, "GIVE_UP_S", 0.1)
+    attachment = bench.attachment(sleeper())
+    attachment.attach()
     away("follow", times=1000)
     with pytest.raises(SchedulerError, match="away"):
-        hold.follow()
+        attachment.follow()
     assert len(bench.apps()) == 1
 
 
@@ -65,24 +65,24 @@ def test_patience_begins_with_the_app(
     bench: Bench, away: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as there is none, a retry of Airflow's loses nothing, and takes no worker."""
-    monkeypatch.setattr(_hold, "GIVE_UP_FIRST_S", -1.0)
-    hold = bench.hold(echo("a"))
+    monkeypatch.setattr(_attachment, "GIVE_UP_FIRST_S", -1.0)
+    attachment = bench.attachment(echo("a"))
     away("status")
     with pytest.raises(SchedulerError, match="away"):
-        hold.attach()
+        attachment.attach()
 
-    hold = bench.hold(echo("a"))
-    hold.attach()
+    attachment = bench.attachment(echo("a"))
+    attachment.attach()
     away("follow", times=2)
-    assert hold.follow().state is AppState.SUCCEEDED
+    assert attachment.follow().state is AppState.SUCCEEDED
 
 
 def test_a_resumed_try_is_as_patient_as_it_is_told_to_be(bench: Bench, away: Callable[..., None]) -> None:
     """Where its trigger has been patient already, half an hour more would add little."""
-    bench.hold(sleeper()).attach()
+    bench.attachment(sleeper()).attach()
     away("owner", times=1000)
     with pytest.raises(SchedulerError, match="away"):
-        bench.hold(sleeper()).resume(None, give_up_s=0.1)
+        bench.attachment(sleeper()).resume(None, give_up_s=0.1)
 
 
 def test_a_wait_for_the_scheduler_can_be_ended(bench: Bench, away: Callable[..., None]) -> None:
@@ -91,17 +91,17 @@ def test_a_wait_for_the_scheduler_can_be_ended(bench: Bench, away: Callable[...,
     class Killed(Exception):
         pass
 
-    def look(_hold: Hold) -> None:
+    def look(_attachment: Attachment) -> None:
         raise Killed
 
     away("status", times=1000)
     with pytest.raises(Killed):
-        bench.hold(echo("a"), look=look).attach()
+        bench.attachment(echo("a"), look=look).attach()
 
 
 def test_a_try_that_is_about_to_defer_does_not_wait_for_long(bench: Bench, away: Callable[..., None]) -> None:
     """The trigger is as patient, and takes no worker."""
-    hold = bench.hold(sleeper())
-    hold.attach()
+    attachment = bench.attachment(sleeper())
+    attachment.attach()
     away("follow", times=1000)
-    assert hold.follow_for(0.0) is None
+    assert attachment.follow_for(0.0) is None

@@ -1,4 +1,4 @@
-"""One try's hold on its app: finds or submits it, follows it, cancels it. Knows no Airflow.
+"""One try's attachment to its app: finds or submits it, follows it, cancels it. Knows no Airflow.
 
 What is true after a crash at each point, whatever process dies:
 
@@ -46,7 +46,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, StateChanged
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, make_app_handle, parse_app_handle
 
-__all__ = ["GIVE_UP_FIRST_S", "Hold", "Request", "TaskLog"]
+__all__ = ["GIVE_UP_FIRST_S", "Attachment", "Request", "TaskLog"]
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class TaskLog(Protocol):
         ...
 
 
-class Hold:
+class Attachment:
     """Finds or submits the app of a task instance and follows it for one try."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Hold:
         this_try: TaskTry,
         request: Callable[[float | None], Request],
         log: TaskLog,
-        look: Callable[[Hold], None],
+        look: Callable[[Attachment], None],
         deadline: float | None = None,
     ) -> None:
         """Do nothing yet.
@@ -210,12 +210,12 @@ class Hold:
             if may_be_elsewhere(self.record):
                 look_elsewhere(self.record, self._try, self._save)
             raise
-        self.bookmark()
+        self.save_position()
 
     def note_triggerer(self, *, sees_app: bool) -> None:
         """Remember for the next tries whether it is of use to defer."""
         self._record = replace(self.record, unwatched=not sees_app)
-        self.bookmark()
+        self.save_position()
 
     def _recall(self, cursor: str | None) -> None:
         record = self._absences.ask(self._memory.load)
@@ -247,7 +247,7 @@ class Hold:
         with closing(self._shown()) as shown:
             for status in shown:
                 if status is None and monotonic() >= deadline:
-                    self.bookmark()
+                    self.save_position()
                     return None
         return status or self._absences.ask(self.status)
 
@@ -283,7 +283,7 @@ class Hold:
                 self._save_arrived()
             self._look(self)
             yield status
-        self.bookmark()
+        self.save_position()
 
     def app(self) -> AppDef:
         """Return the app held, as it was submitted.
@@ -303,7 +303,7 @@ class Hold:
             raise UnknownAppException(self.handle)
         return status
 
-    def bookmark(self) -> None:
+    def save_position(self) -> None:
         """Save how far the log got; when that fails, the next try repeats some lines, no more.
 
         Who leaves while the app of a cleared task still ends has shown nothing, and keeps that app's record.
@@ -358,7 +358,7 @@ class Hold:
                     assert status is not None
                     self._record = replace(self.record, submitted=True, missed_since=None)
                     if self._absences.ask(self._take_over) or status.is_terminal():
-                        self.bookmark()
+                        self.save_position()
                         self._log.say(f"following {self.handle}")
                         return
                     self._see_off()

@@ -28,7 +28,7 @@ from prefect_torchx._engine.ledger import TYPE, VERSION, Entry, ask, is_ours, la
 from prefect_torchx.position import START, Position
 from torchx_core.specs import AppHandle
 
-__all__ = ["NotedApp", "ServerShelf", "apps_of_flow_run"]
+__all__ = ["NotedApp", "ServerPositionStore", "apps_of_flow_run"]
 
 PAGE = 200
 """How many artifacts Prefect's server returns at most."""
@@ -36,7 +36,7 @@ _KIND = "torchx app"
 
 
 @final
-class ServerShelf:
+class ServerPositionStore:
     """Keeps how far one run's log has got with apps; says so in the log when it cannot."""
 
     def __init__(

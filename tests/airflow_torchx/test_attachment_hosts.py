@@ -13,7 +13,7 @@ from local_apps import app_of
 from task_bench import Bench, Crash, Request, echo, sleeper, task_bench
 
 from airflow_torchx import _sight
-from airflow_torchx._hold import Hold
+from airflow_torchx._attachment import Attachment
 from airflow_torchx._sight import LostAppError, OutOfSightError
 from torchx_core.errors import UnknownAppException
 from torchx_core.runner import Runner
@@ -67,14 +67,14 @@ def _delete(bench: Bench) -> None:
     bench.runner.delete(handle)
 
 
-def _begin_again(bench: Bench, *, number: int = 2, generation: int = 3) -> Hold:
+def _begin_again(bench: Bench, *, number: int = 2, generation: int = 3) -> Attachment:
     """Have a try begin again and again, as Airflow does, until it holds an app."""
 
-    def attach() -> Hold | None:
-        hold = bench.hold(echo("a"), number=number, generation=generation, is_rescheduled=True)
+    def attach() -> Attachment | None:
+        attachment = bench.attachment(echo("a"), number=number, generation=generation, is_rescheduled=True)
         with suppress(OutOfSightError):
-            hold.attach()
-            return hold
+            attachment.attach()
+            return attachment
         return None
 
     return wait_until(attach, 240)
@@ -82,29 +82,29 @@ def _begin_again(bench: Bench, *, number: int = 2, generation: int = 3) -> Hold:
 
 def test_a_try_on_another_host_leaves_the_app_alone(bench: Bench, another: Switch) -> None:
     """It neither waits nor starts a second one; back on the app's host the log goes on where it was."""
-    hold = bench.hold(sleeper(lease_s=600.0))
-    hold.attach()
+    attachment = bench.attachment(sleeper(lease_s=600.0))
+    attachment.attach()
     another.on()
     said = f"was submitted on host {gethostname()} .* on this one, another; .* perhaps there"
     with pytest.raises(OutOfSightError, match=said):
-        bench.hold(sleeper(lease_s=600.0), number=2).attach()
+        bench.attachment(sleeper(lease_s=600.0), number=2).attach()
     another.off()
-    again = bench.hold(sleeper(), number=3)
+    again = bench.attachment(sleeper(), number=3)
     again.attach()
-    assert (again.handle, again.record.missed_since) == (hold.handle, None)
+    assert (again.handle, again.record.missed_since) == (attachment.handle, None)
     assert (len(bench.apps()), another.apps()) == (1, 0)
 
 
 def test_a_task_resumed_on_another_host_keeps_its_place(bench: Bench, another: Switch) -> None:
     """A try that is started again on the app's host goes on where the trigger was."""
-    hold = bench.hold(echo("a", "b"))
-    hold.attach()
-    *_, end = bench.runner.follow(hold.handle)
+    attachment = bench.attachment(echo("a", "b"))
+    attachment.attach()
+    *_, end = bench.runner.follow(attachment.handle)
     another.on()
     with pytest.raises(OutOfSightError):
-        bench.hold(echo("a", "b")).resume(end.cursor)
+        bench.attachment(echo("a", "b")).resume(end.cursor)
     another.off()
-    again = bench.hold(echo("a", "b"), is_rescheduled=True)
+    again = bench.attachment(echo("a", "b"), is_rescheduled=True)
     again.attach()
     assert (again.follow().state, bench.screen.lines) == (AppState.SUCCEEDED, [])
     assert (len(bench.apps()), another.apps()) == (1, 0)
@@ -113,12 +113,12 @@ def test_a_task_resumed_on_another_host_keeps_its_place(bench: Bench, another: S
 def test_what_another_host_began_to_submit_is_not_doubled(bench: Bench, another: Switch) -> None:
     """Whether it did is seen on that host only; the next try there finds the app."""
     with pytest.raises(Crash):
-        bench.hold(sleeper(crash_after=Crash(), lease_s=600.0)).attach()
+        bench.attachment(sleeper(crash_after=Crash(), lease_s=600.0)).attach()
     another.on()
     with pytest.raises(OutOfSightError, match=f"on host {gethostname()}"):
-        bench.hold(sleeper(lease_s=600.0), number=2).attach()
+        bench.attachment(sleeper(lease_s=600.0), number=2).attach()
     another.off()
-    bench.hold(sleeper(lease_s=600.0), number=3).attach()
+    bench.attachment(sleeper(lease_s=600.0), number=3).attach()
     assert (len(bench.apps()), another.apps()) == (1, 0)
 
 
@@ -126,21 +126,21 @@ def test_an_app_out_of_sight_without_lease_is_not_doubled(
     bench: Bench, another: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may run on another host, so the try gives up some time, and says what to do."""
-    bench.hold(sleeper()).attach()
+    bench.attachment(sleeper()).attach()
     another.on()
     with pytest.raises(OutOfSightError, match="the try gives up"):
-        bench.hold(sleeper(), number=2).attach()
+        bench.attachment(sleeper(), number=2).attach()
     monkeypatch.setattr(_sight, "LOOK_FOR_S", 0.0)
     with pytest.raises(
         LostAppError, match=r"\(torchx-core cancel '.*'\) and clear the task to run it afresh"
     ):
-        bench.hold(sleeper(), number=2, is_rescheduled=True).attach()
+        bench.attachment(sleeper(), number=2, is_rescheduled=True).attach()
     assert another.apps() == 0
 
 
 def test_an_app_out_of_sight_is_outwaited(bench: Bench, another: Switch) -> None:
     """Once its lease must be over, the next attempt starts."""
-    bench.hold(sleeper(lease_s=0.5)).attach()
+    bench.attachment(sleeper(lease_s=0.5)).attach()
     another.on()
     assert _begin_again(bench).record.attempt == 1
     assert another.apps() == 1
@@ -150,47 +150,47 @@ def test_a_failed_app_is_not_looked_for(bench: Bench, another: Switch) -> None:
     """A try has seen its end, so a retry may run the next one wherever it begins."""
     bench.run(Request(app_of("false"), lease_s=600.0))
     another.on()
-    hold = bench.hold(echo("a"), number=2)
-    hold.attach()
-    assert (hold.record.attempt, another.apps()) == (1, 1)
+    attachment = bench.attachment(echo("a"), number=2)
+    attachment.attach()
+    assert (attachment.record.attempt, another.apps()) == (1, 1)
     assert f"ended FAILED on host {gethostname()}; starting attempt 2" in bench.screen.said[0]
 
 
 def test_an_app_that_was_deleted_on_its_host_is_gone_at_once(bench: Bench) -> None:
     """Nobody has to look for it elsewhere."""
-    bench.hold(sleeper(lease_s=600.0)).attach()
+    bench.attachment(sleeper(lease_s=600.0)).attach()
     _delete(bench)
-    hold = bench.hold(echo("a"), number=2)
-    hold.attach()
-    assert hold.record.attempt == 1
+    attachment = bench.attachment(echo("a"), number=2)
+    attachment.attach()
+    assert attachment.record.attempt == 1
     assert "is gone: it was deleted on this host" in bench.screen.said[0]
 
 
 def test_a_resumed_task_whose_app_was_deleted_says_so_at_once(bench: Bench) -> None:
     """It fails, and its retries may run another one."""
-    bench.hold(sleeper(lease_s=600.0)).attach()
+    bench.attachment(sleeper(lease_s=600.0)).attach()
     _delete(bench)
     with pytest.raises(UnknownAppException):
-        bench.hold(sleeper()).resume(None)
+        bench.attachment(sleeper()).resume(None)
 
 
 def test_a_clear_on_another_host_starts_nothing_beside_the_app(bench: Bench, another: Switch) -> None:
     """The first try after it cannot cancel the app there, so it comes again until the app's lease is over."""
-    bench.hold(sleeper(lease_s=600.0)).attach()
+    bench.attachment(sleeper(lease_s=600.0)).attach()
     another.on()
     with pytest.raises(OutOfSightError, match=f"{bench.memory.record.handle} was submitted on host .* lease"):
-        bench.hold(echo("a"), number=2, generation=4).attach()
+        bench.attachment(echo("a"), number=2, generation=4).attach()
     assert another.apps() == 0
     another.off()
-    hold = bench.hold(echo("a"), number=2, generation=4, is_rescheduled=True)
-    hold.attach()
-    assert hold.follow().state is AppState.SUCCEEDED
+    attachment = bench.attachment(echo("a"), number=2, generation=4, is_rescheduled=True)
+    attachment.attach()
+    assert attachment.follow().state is AppState.SUCCEEDED
     assert list(bench.apps().values()) == [AppState.CANCELLED, AppState.SUCCEEDED]
 
 
 def test_a_clear_on_another_host_outwaits_the_lease(bench: Bench, another: Switch) -> None:
     """The clock says when the old app has ended itself."""
-    bench.hold(sleeper(lease_s=0.5)).attach()
+    bench.attachment(sleeper(lease_s=0.5)).attach()
     another.on()
     _begin_again(bench, generation=4)
     assert another.apps() == 1
@@ -200,7 +200,7 @@ def test_a_clear_of_what_has_ended_waits_for_nothing(bench: Bench, another: Swit
     """Wherever its first try begins."""
     bench.run(replace(echo("a"), lease_s=600.0))
     another.on()
-    bench.hold(echo("a"), number=2, generation=4).attach()
+    bench.attachment(echo("a"), number=2, generation=4).attach()
     assert another.apps() == 1
 
 
@@ -209,11 +209,11 @@ def test_a_clear_after_the_doubt_was_told_is_the_users_word(
 ) -> None:
     """Without a lease nobody else can say that the old app has ended; a retry says nothing."""
     monkeypatch.setattr(_sight, "LOOK_FOR_S", 0.0)
-    bench.hold(sleeper()).attach()
+    bench.attachment(sleeper()).attach()
     another.on()
     for number in (2, 3):
         with pytest.raises(LostAppError):
-            bench.hold(echo("a"), number=number, generation=4).attach()
+            bench.attachment(echo("a"), number=number, generation=4).attach()
     assert another.apps() == 0
-    bench.hold(echo("a"), number=4, generation=6).attach()
+    bench.attachment(echo("a"), number=4, generation=6).attach()
     assert another.apps() == 1

@@ -1,8 +1,8 @@
-"""What the states that a flow run has been through say of its hand-outs to workers; pure.
+"""What the states that a flow run has been through say of its dispatches to workers; pure.
 
-A flow run may be handed out several times: after a crash, by a user's hand, when it is resumed. Each time
+A flow run may be dispatched several times: after a crash, by a user's hand, when it is resumed. Each time
 it becomes ``Scheduled`` (or ``Late``, ``AwaitingRetry``, ...: all of that type), and then ``Pending`` by the
-worker that takes it. So the number of such steps names the hand-out, for whichever worker looks. Prefect's
+worker that takes it. So the number of such steps names the dispatch, for whichever worker looks. Prefect's
 own run count does not do: it stays when a process dies before the flow starts, and grows when a flow is
 retried inside its process.
 
@@ -12,7 +12,7 @@ has taken meanwhile. What Prefect's server (3.6 to 3.9) makes of its ``Pending``
 ===========================================  ==========  =====================================================
 the flow run is by then                      the server  we
 ===========================================  ==========  =====================================================
-Scheduled, to be handed out (again)          accepts     submit: it is a hand-out as good as any
+Scheduled, to be dispatched (again)          accepts     submit: it is a dispatch as good as any
 AwaitingRetry, within the process it has     accepts     do not submit; the process goes on from Pending, too,
                                                          at the time of its retry
 Pending, Submitting, Running, Cancelling     refuses
@@ -37,14 +37,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
-__all__ = ["Handout", "Stage", "latest_handout"]
+__all__ = ["Dispatch", "Stage", "latest_dispatch"]
 
 _BY_A_WORKER = "Pending"
 _RETRY = "AwaitingRetry"
 
 
 class Stage(Enum):
-    """How far a hand-out has come."""
+    """How far a dispatch has come."""
 
     WAITING = "the flow run waits for a worker, perhaps not for the first time"
     TAKEN = "a worker has it, and is to submit its app"
@@ -53,7 +53,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handout:
+class Dispatch:
     """The latest time that a flow run was handed to a worker."""
 
     number: int = 0
@@ -74,21 +74,21 @@ class Handout:
         return self.end if self.late and taken and self.end and _words(self.end) != _words(now) else None
 
 
-def latest_handout(states: Iterable[State[Any]]) -> Handout:
-    """Return the latest hand-out of the flow run that has been through these states, oldest first.
+def latest_dispatch(states: Iterable[State[Any]]) -> Dispatch:
+    """Return the latest dispatch of the flow run that has been through these states, oldest first.
 
     Two states of the same moment may come in either order: the server writes down when each was proposed.
     """
-    handout = reduce(_step, states, Handout())
-    return replace(handout, number=max(1, handout.number))
+    dispatch = reduce(_step, states, Dispatch())
+    return replace(dispatch, number=max(1, dispatch.number))
 
 
-def _step(seen: Handout, state: State[Any]) -> Handout:
+def _step(seen: Dispatch, state: State[Any]) -> Dispatch:
     if state.is_final():
         return replace(seen, stage=Stage.OVER, end=seen.end if _keeps_its_end(seen, state) else state)
     if state.is_scheduled():
         in_process = seen.stage is Stage.BEGUN and _is_by_the_server(state)
-        return seen if in_process else Handout(number=seen.number)
+        return seen if in_process else Dispatch(number=seen.number)
     if state.is_pending():
         return _pending(seen, state)
     if seen.end and seen.late and state.is_cancelling():  # of what only looks as if it had not ended
@@ -96,14 +96,14 @@ def _step(seen: Handout, state: State[Any]) -> Handout:
     return replace(seen, stage=Stage.BEGUN, end=None)
 
 
-def _keeps_its_end(seen: Handout, state: State[Any]) -> bool:
+def _keeps_its_end(seen: Dispatch, state: State[Any]) -> bool:
     """Return whether this is no end: only what was taken late can crash although it has ended."""
     return bool(seen.end and seen.late and state.is_crashed() and not seen.end.is_crashed())
 
 
-def _pending(seen: Handout, state: State[Any]) -> Handout:
+def _pending(seen: Dispatch, state: State[Any]) -> Dispatch:
     if seen.stage is Stage.WAITING:
-        return Handout(number=seen.number + 1, stage=Stage.TAKEN)
+        return Dispatch(number=seen.number + 1, stage=Stage.TAKEN)
     # A worker's second state, Submitting, may follow the end as well as its first.
     too_late = seen.stage is Stage.OVER or state.name == _BY_A_WORKER
     return replace(seen, late=seen.late or too_late)

@@ -20,7 +20,7 @@ import json, os, sys
 from pathlib import Path
 from local_apps import app_of
 from task_tries import make_try
-from airflow_torchx._hold import Hold
+from airflow_torchx._attachment import Attachment
 from airflow_torchx._record import Record
 from torchx_core.launch import AppRequest
 from torchx_core.runner import get_runner
@@ -58,9 +58,9 @@ class Log:
 with get_runner("s") as runner:
     request = AppRequest(app=app_of(sys.executable, "-c", WRITER, lines), scheduler="local_cwd", cfg={})
     this_try = make_try(number=number, generation=99)
-    hold = Hold(runner, FileMemory(), this_try, lambda deadline: request, Log(), lambda hold: None)
-    hold.attach()
-    hold.follow()
+    attachment = Attachment(runner, FileMemory(), this_try, lambda deadline: request, Log(), lambda _: None)
+    attachment.attach()
+    attachment.follow()
 """
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from prefect_torchx.story import Follow, Pause, Story, atell, patiently, tell
+from prefect_torchx.driver import Follow, Pause, Procedure, adrive, drive, patiently
 from torchx_core import AppDef, Role, Runner
 from torchx_core.errors import SchedulerError, UnknownAppException
 from torchx_core.launch import Patience
@@ -14,14 +14,14 @@ from torchx_core.schedulers import Batch
 from torchx_core.specs import AppHandle
 from torchx_core.testing import FakeClock, fake_runner
 
-Tell = Callable[[Story[Any], Runner, Callable[[], None]], Any]
+Drive = Callable[[Procedure[Any], Runner, Callable[[], None]], Any]
 
 
-def _await(story: Story[Any], runner: Runner, look: Callable[[], None]) -> Any:
-    return asyncio.run(atell(story, runner, look))
+def _await(procedure: Procedure[Any], runner: Runner, look: Callable[[], None]) -> Any:
+    return asyncio.run(adrive(procedure, runner, look))
 
 
-both = pytest.mark.parametrize("how", [tell, _await], ids=["blocking", "awaiting"])
+both = pytest.mark.parametrize("how", [drive, _await], ids=["blocking", "awaiting"])
 
 
 class Leave(BaseException):
@@ -41,18 +41,18 @@ def _started(runner: Runner, *steps: str) -> AppHandle:
 
 
 @both
-def test_a_story_returns_its_value(how: Tell) -> None:
+def test_a_story_returns_its_value(how: Drive) -> None:
     """What comes of it is what the driver returns."""
 
-    def story() -> Story[int]:
+    def procedure() -> Procedure[int]:
         yield Pause(seconds=0.0)
         return 5
 
-    assert how(story(), fake_runner(), _stay) == 5
+    assert how(procedure(), fake_runner(), _stay) == 5
 
 
 @both
-def test_a_follow_takes_every_batch_to_the_end(how: Tell) -> None:
+def test_a_follow_takes_every_batch_to_the_end(how: Drive) -> None:
     """All lines, in order."""
     runner = fake_runner()
     handle = _started(runner, "print:a", "print:b", "exit:0")
@@ -62,52 +62,52 @@ def test_a_follow_takes_every_batch_to_the_end(how: Tell) -> None:
         lines.extend(line.text for line in batch.lines())
         return True
 
-    def story() -> Story[None]:
+    def procedure() -> Procedure[None]:
         yield Follow(handle=handle, take=take)
 
-    how(story(), runner, _stay)
+    how(procedure(), runner, _stay)
     assert lines == ["a", "b"]
 
 
 @both
-def test_a_follow_ends_when_nobody_takes_more(how: Tell) -> None:
+def test_a_follow_ends_when_nobody_takes_more(how: Drive) -> None:
     """The app goes on."""
     runner = fake_runner()
     handle = _started(runner, "hold")
 
-    def story() -> Story[str]:
+    def procedure() -> Procedure[str]:
         yield Follow(handle=handle, take=lambda _: False)
         return "left"
 
-    assert how(story(), runner, _stay) == "left"
+    assert how(procedure(), runner, _stay) == "left"
 
 
 @both
-def test_what_goes_wrong_with_a_wish_is_raised_where_it_was_made(how: Tell) -> None:
-    """The story decides what to make of it."""
+def test_what_goes_wrong_with_a_wish_is_raised_where_it_was_made(how: Drive) -> None:
+    """The procedure decides what to make of it."""
 
-    def story() -> Story[str]:
+    def procedure() -> Procedure[str]:
         try:
             yield Follow(handle="fake://torchx/nobody", take=lambda _: True)
         except UnknownAppException:
             return "gone"
         return "there"
 
-    assert how(story(), fake_runner(), _stay) == "gone"
+    assert how(procedure(), fake_runner(), _stay) == "gone"
 
 
 @both
-@pytest.mark.parametrize("wish", ["follow", "pause"])
-def test_a_look_can_end_it(how: Tell, wish: str) -> None:
+@pytest.mark.parametrize("effect", ["follow", "pause"])
+def test_a_look_can_end_it(how: Drive, effect: str) -> None:
     """While something is waited for, reasons to stop are looked for."""
     runner = fake_runner()
     handle = _started(runner, "hold")
 
-    def story() -> Story[None]:
-        yield Follow(handle=handle, take=lambda _: True) if wish == "follow" else Pause(seconds=60)
+    def procedure() -> Procedure[None]:
+        yield Follow(handle=handle, take=lambda _: True) if effect == "follow" else Pause(seconds=60)
 
     with pytest.raises(Leave):
-        how(story(), runner, _leave)
+        how(procedure(), runner, _leave)
 
 
 def test_a_phase_is_told_again_while_its_scheduler_is_away() -> None:
@@ -115,14 +115,14 @@ def test_a_phase_is_told_again_while_its_scheduler_is_away() -> None:
     answers = iter([SchedulerError("no answer", retryable=True)] * 2)
     said: list[str] = []
 
-    def phase() -> Story[str]:
+    def phase() -> Procedure[str]:
         yield Pause(seconds=0)
         for error in answers:
             raise error
         return "done"
 
-    story = patiently(phase, Patience(10, FakeClock()), said.append)
-    pauses = [wish.seconds for wish in story if isinstance(wish, Pause) and wish.seconds]
+    procedure = patiently(phase, Patience(10, FakeClock()), said.append)
+    pauses = [effect.seconds for effect in procedure if isinstance(effect, Pause) and effect.seconds]
     assert pauses == [1, 2]
     assert said[0] == "the scheduler does not answer, asking again in 1 s: no answer"
 
@@ -130,7 +130,7 @@ def test_a_phase_is_told_again_while_its_scheduler_is_away() -> None:
 def test_an_error_that_does_not_pass_ends_the_phase() -> None:
     """It is for whoever called."""
 
-    def phase() -> Story[None]:
+    def phase() -> Procedure[None]:
         yield Pause(seconds=0)
         raise SchedulerError("forbidden")
 

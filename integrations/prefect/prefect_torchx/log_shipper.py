@@ -1,7 +1,7 @@
 """Brings what a run has to show to Prefect's API: one thread for all runs of a process.
 
 Prefect's own log worker forgets a batch when its retries have run out, keeps any number of records in
-memory, and tells nobody what has arrived. The courier keeps what was not accepted and tries again until
+memory, and tells nobody what has arrived. The log shipper keeps what was not accepted and tries again until
 somebody stops waiting for it, says when it has enough to carry, and tells each sender how far it is.
 
 A request that broke off may have been served all the same. Before its records are sent again, the server is
@@ -27,7 +27,7 @@ from prefect_torchx import background
 from prefect_torchx.api import Api, Payload, Refused, Unreachable
 from prefect_torchx.own import Latest
 
-__all__ = ["Courier", "Sender"]
+__all__ = ["LogShipper", "Sender"]
 
 FULL_BYTES = 32_000_000
 """How much may wait in this process before its senders should pause; apps write to files meanwhile."""
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class Sender(Protocol):
-    """A run that sends; its methods are called in the courier's thread, and do not raise."""
+    """A run that sends; its methods are called in the log shipper's thread, and do not raise."""
 
     def accepted(self, token: object, /) -> None:
         """Learn that everything up to the token has arrived."""
@@ -88,7 +88,7 @@ class Sender(Protocol):
         ...
 
 
-class _Parcel(NamedTuple):
+class _Item(NamedTuple):
     sender: Sender
     payload: Payload | None
     size: int
@@ -96,7 +96,7 @@ class _Parcel(NamedTuple):
 
 
 @final
-class Courier:
+class LogShipper:
     """Sends records in order, as many in a request as are there."""
 
     def __init__(self, make_api: Callable[[], Api], clock: Callable[[], float] = monotonic) -> None:
@@ -104,7 +104,7 @@ class Courier:
         self._make_api = make_api
         self._clock = clock
         self._changed: Final = threading.Condition()
-        self._parcels: deque[_Parcel] = deque()
+        self._items: deque[_Item] = deque()
         self._bytes = 0
         self._senders: list[Sender] = []
         self._thread: threading.Thread | None = None
@@ -116,14 +116,14 @@ class Courier:
         self._retry_at = 0.0
         """No `save` before, however great the haste: the last one failed."""
         self._doubtful = 0
-        """How many of the first parcels may have arrived with a request that broke off."""
+        """How many of the first items may have arrived with a request that broke off."""
         self.accepted_at = clock()
         """When the API last took something."""
 
     @classmethod
-    def to_this_server(cls) -> Courier:
-        """Return the courier of this process for the API that the settings name."""
-        return _couriers.get_or_make(PREFECT_API_URL.value(), lambda: cls(Api))
+    def to_this_server(cls) -> LogShipper:
+        """Return the log shipper of this process for the API that the settings name."""
+        return _log_shippers.get_or_make(PREFECT_API_URL.value(), lambda: cls(Api))
 
     @property
     def full(self) -> bool:
@@ -135,23 +135,23 @@ class Courier:
         with self._changed:
             self._senders.append(sender)
             if self._thread is None or not self._thread.is_alive():
-                self._thread = background.start("torchx-courier", self._work, self._stop)
+                self._thread = background.start("torchx-log-shipper", self._work, self._stop)
 
     def leave(self, sender: Sender) -> int:
         """Stop to serve a sender; return how many records of it are left behind."""
         with self._changed:
             self._senders.remove(sender)
-            left = [parcel for parcel in self._parcels if parcel.sender is sender]
+            left = [item for item in self._items if item.sender is sender]
             if left:
-                self._parcels = deque(parcel for parcel in self._parcels if parcel.sender is not sender)
-                self._bytes -= sum(parcel.size for parcel in left)
+                self._items = deque(item for item in self._items if item.sender is not sender)
+                self._bytes -= sum(item.size for item in left)
             self._changed.notify()
-        return sum(parcel.payload is not None for parcel in left)
+        return sum(item.payload is not None for item in left)
 
     def send(self, sender: Sender, payload: Payload | None, size: int, token: object = None) -> None:
         """Take a record, or a token to hand back when everything before it has arrived."""
         with self._changed:
-            self._parcels.append(_Parcel(sender, payload, size, token))
+            self._items.append(_Item(sender, payload, size, token))
             self._bytes += size
             self._changed.notify()
 
@@ -177,7 +177,7 @@ class Courier:
             else:
                 return
             self._failures += 1
-            self._doubtful = len(self._parcels)
+            self._doubtful = len(self._items)
             if not self._await_work():
                 return
 
@@ -200,7 +200,7 @@ class Courier:
 
     def _next_save(self) -> float:
         senders = tuple(self._senders)
-        if not self._parcels and any(sender.in_haste for sender in senders):
+        if not self._items and any(sender.in_haste for sender in senders):
             return self._retry_at
         return self._save_at if any(sender.unsaved for sender in senders) else float("inf")
 
@@ -208,7 +208,7 @@ class Courier:
         """Let one run draw, the one that has waited longest."""
         begun = self._clock()
         sender = min(tuple(self._senders), key=lambda sender: sender.due(), default=None)
-        if sender is None or sender.due() > begun or (self._parcels and self._is_log_first(begun)):
+        if sender is None or sender.due() > begun or (self._items and self._is_log_first(begun)):
             return
         sender.draw(api)
         ended = self._clock()
@@ -236,7 +236,7 @@ class Courier:
         end = float("inf") if pause_s is None else self._clock() + pause_s
         while self._senders and not self._is_over and self._clock() < end:
             next_due = min(self._next_save(), *(sender.due() for sender in self._senders))
-            if not until_nobody and (self._parcels or next_due <= self._clock()):
+            if not until_nobody and (self._items or next_due <= self._clock()):
                 return
             until = end if until_nobody else min(end, next_due)
             self._changed.wait(None if until == float("inf") else max(0.0, until - self._clock()))
@@ -246,7 +246,7 @@ class Courier:
         if not batch:
             self._failures = 0  # who has left has taken along what failed
             return
-        payloads = [parcel.payload for parcel in batch if parcel.payload is not None]
+        payloads = [item.payload for item in batch if item.payload is not None]
         try:
             if payloads and self._doubtful:
                 payloads = api.missing(payloads)
@@ -262,36 +262,36 @@ class Courier:
             self._batch_limit = REQUEST_RECORDS
             self._settle(batch)
 
-    def _next_batch(self) -> list[_Parcel]:
-        batch: list[_Parcel] = []
+    def _next_batch(self) -> list[_Item]:
+        batch: list[_Item] = []
         size = 0
         with self._changed:
-            for parcel in islice(self._parcels, self._batch_limit):
-                size += parcel.size
+            for item in islice(self._items, self._batch_limit):
+                size += item.size
                 if batch and size > REQUEST_BYTES:
                     break
-                batch.append(parcel)
+                batch.append(item)
         return batch
 
-    def _settle(self, batch: Sequence[_Parcel]) -> None:
+    def _settle(self, batch: Sequence[_Item]) -> None:
         """Forget what has arrived, and tell its senders."""
         self._failures, self.accepted_at = 0, self._clock()
         self._doubtful = max(0, self._doubtful - len(batch))
         gone = set(map(id, batch))
         with self._changed:
-            # Not simply the first so many: a sender may have left, and taken its parcels along.
-            while self._parcels and id(self._parcels[0]) in gone:
-                self._bytes -= self._parcels.popleft().size
-        for parcel in batch:
-            if parcel.token is not None:
-                parcel.sender.accepted(parcel.token)
+            # Not simply the first so many: a sender may have left, and taken its items along.
+            while self._items and id(self._items[0]) in gone:
+                self._bytes -= self._items.popleft().size
+        for item in batch:
+            if item.token is not None:
+                item.sender.accepted(item.token)
 
     def _note_failure(self, err: Unreachable) -> None:
         self._failures += 1
         if self._failures == 1:
             logger.warning("Prefect's API takes no logs, they wait: %s", err)
 
-    def _note_refusal(self, batch: Sequence[_Parcel], err: Refused) -> None:
+    def _note_refusal(self, batch: Sequence[_Item], err: Refused) -> None:
         """Find the one record that the server will not have, by halves, and leave it out."""
         if len(batch) > 1:
             self._batch_limit = len(batch) // 2
@@ -300,5 +300,5 @@ class Courier:
         self._settle(batch)
 
 
-_couriers: Final = Latest[object, Courier](SERVERS)
+_log_shippers: Final = Latest[object, LogShipper](SERVERS)
 """Of the servers that runs of this process have logs on."""

@@ -1,4 +1,4 @@
-"""A worker's care for the apps of its flow runs: follows them, stops them, tells how they ended."""
+"""Monitors the apps of its flow runs: follows them, stops them, tells how they ended."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from prefect.states import Cancelled, Crashed
 
 from prefect_torchx.off_loop import in_daemon_thread
 from prefect_torchx.worker.apps import Apps
-from prefect_torchx.worker.ending import Verdict, exit_code, judge, tell
+from prefect_torchx.worker.dispatch import Stage
+from prefect_torchx.worker.ending import Verdict, end_message, exit_code, judge
 from prefect_torchx.worker.following import Show, follow_to_end
-from prefect_torchx.worker.handout import Stage
 from prefect_torchx.worker.identity import app_id, is_app
 from prefect_torchx.worker.last_lines import mask_of, read_last_lines
 from prefect_torchx.worker.server import FlowRuns
@@ -25,7 +25,7 @@ from torchx_core.specs import AppHandle, AppStatus
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
-__all__ = ["Care"]
+__all__ = ["Monitor"]
 
 CANCEL_PATIENCE_S: Final = 45.0
 """How long a cancelled flow run may take to end by itself. Its process sees the state, gives the flow 30 s,
@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 
 @final
-class Care:
-    """Knows which flow runs are in this worker's care, and each one's app."""
+class Monitor:
+    """Knows which flow runs are in this worker's charge, and each one's app."""
 
     def __init__(self, server: FlowRuns, apps: Apps, log_of: Callable[[FlowRun], PrefectLogAdapter]) -> None:
         """Hold nothing yet.
@@ -55,7 +55,7 @@ class Care:
         self._to_end_since: dict[UUID, float] = {}
 
     def looked_after(self, active: Iterable[FlowRun]) -> Collection[UUID]:
-        """Return the flow runs that need nobody else: those in care, and those that rest.
+        """Return the flow runs that need nobody else: those in its charge, and those that rest.
 
         Args:
             active: The pool's flow runs that are not over, just read.
@@ -65,7 +65,7 @@ class Care:
         return self._held.keys() | self._resting.keys()
 
     def hold(self, flow_run_id: UUID) -> None:
-        """Take a flow run into care, before its app is known."""
+        """Take charge of a flow run, before its app is known."""
         self._held.setdefault(flow_run_id, None)
 
     def drop(self, flow_run_id: UUID) -> None:
@@ -115,16 +115,16 @@ class Care:
 
     async def _report(self, flow_run: FlowRun, handle: AppHandle, status: AppStatus | None) -> bool:
         """Tell the server of the app's end, if need be; return whether the flow run is over."""
-        handout = await self._server.settle(flow_run.id)
+        dispatch = await self._server.settle(flow_run.id)
         now = await self._server.read(flow_run.id)
         if now is None:
             return False
-        if not is_app(handle, app_id(now.id, handout.number)):  # this app no longer speaks for it
+        if not is_app(handle, app_id(now.id, dispatch.number)):  # this app no longer speaks for it
             self.rest(now)
             return False
         mask = await in_daemon_thread(mask_of, self._apps.runner(), handle)
-        why = mask(tell(status, handle))
-        match judge(now.state, retried_in_process=handout.stage is not Stage.WAITING):
+        why = mask(end_message(status, handle))
+        match judge(now.state, retried_in_process=dispatch.stage is not Stage.WAITING):
             case Verdict.CANCELLED:
                 return await self._server.end(now.id, Cancelled(message=CANCELLED))
             case Verdict.CRASHED:

@@ -15,7 +15,7 @@ from torchx_core.errors import InvalidAppError, InvalidInputError, NotFoundError
 from torchx_core.launch import AppDocument, to_document
 from torchx_core.specs import Role
 
-__all__ = ["our_message", "take_in"]
+__all__ = ["our_message", "read_fields"]
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def our_message(mask: Mask = str) -> Iterator[None]:
         raise PydanticCustomError("torchx", "{message}", {"message": mask(str(err))}) from None
 
 
-def take_in(given: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+def read_fields(given: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
     """Return the fields with which pydantic is to make the block.
 
     Args:

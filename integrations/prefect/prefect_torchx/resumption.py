@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from prefect_torchx.order import OnWorkerShutdown
 from torchx_core.specs import AppHandle
 
-__all__ = ["Held"]
+__all__ = ["Resumption"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Resumption:
     """All that another process needs to go on with an app."""
 
     handle: AppHandle

@@ -1,4 +1,4 @@
-"""One call's hold on its app: finds or submits it, follows it, cancels it. Knows no Prefect.
+"""One call's attachment to its app: finds or submits it, follows it, cancels it. Knows no Prefect.
 
 What is true after a crash at each point, whatever process dies:
 
@@ -24,17 +24,17 @@ from time import monotonic
 from typing import Protocol, final
 
 from prefect_torchx.attempts import Attempts, has_failed
+from prefect_torchx.driver import Follow, Procedure, patiently
 from prefect_torchx.naming import Holder, Standing, Work, is_given_up, stand
 from prefect_torchx.position import Position
 from prefect_torchx.reading import Page, Reading
-from prefect_torchx.story import Follow, Story, patiently
 from torchx_core.errors import TorchXError, UnknownAppException
 from torchx_core.launch import AppRequest, Patience
 from torchx_core.runner import Runner
 from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppHandle, AppStatus
 
-__all__ = ["Hold", "OvertakenError", "Places", "Request"]
+__all__ = ["Attachment", "OvertakenError", "Places", "Request"]
 
 PATIENCE_S = 60.0
 """How long a scheduler may be away before the app is held; longer absences are for Prefect's retries."""
@@ -59,7 +59,7 @@ class Request:
 
 
 class Places(Protocol):
-    """Remembers how far the page got with an app: a `prefect_torchx.bookmark.Bookmark`."""
+    """Remembers how far the page got with an app: a `prefect_torchx.saved_position.SavedPosition`."""
 
     def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
         """Turn to the app and return the place."""
@@ -71,11 +71,11 @@ class Places(Protocol):
 
 
 @final
-class Hold:
+class Attachment:
     """Finds or submits an app and follows it.
 
-    `attach` and `follow` are stories for `prefect_torchx.story`; `cancel` is a quick call that blocks. Each
-    may be used alone, with the handle and the token of a hold that another process had.
+    `attach` and `follow` are procedures for `prefect_torchx.driver`; `cancel` is a quick call that blocks.
+    Each may be used alone, with the handle and the token of an attachment that another process had.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Hold:
 
     # --- attach
 
-    def attach(self, request: Request) -> Story[None]:
+    def attach(self, request: Request) -> Procedure[None]:
         """Find or submit the app, and become its holder.
 
         Raises:
@@ -133,7 +133,7 @@ class Hold:
         """Learn what `attach` is about, so that `cancel` finds an earlier try's app also before that."""
         self._request = request
 
-    def _attach(self, request: Request) -> Story[None]:
+    def _attach(self, request: Request) -> Procedure[None]:
         if self._submitting is not None:  # the scheduler went away in the middle: the same id again
             slot, attempt = self._submitting
             if (yield from self._submit(request, slot, attempt)):
@@ -148,7 +148,7 @@ class Hold:
         has_gaps = request.shared or self._me.has_predecessors
         return Attempts(self._runner, request.app.scheduler, request.work, has_gaps=has_gaps)
 
-    def _take(self, request: Request, attempts: Attempts, slot: int) -> Story[bool]:
+    def _take(self, request: Request, attempts: Attempts, slot: int) -> Procedure[bool]:
         """Become the holder of the slot's app, submitting one if need be; False when another call is."""
         attempt, status = attempts.latest(slot)
         if status is None:
@@ -185,7 +185,7 @@ class Hold:
             return stand(owner, self._me)
         return Standing.GIVEN_UP if owner is not None and is_given_up(owner) else Standing.FREE
 
-    def _submit(self, request: Request, slot: int, attempt: int) -> Story[bool]:
+    def _submit(self, request: Request, slot: int, attempt: int) -> Procedure[bool]:
         handle = self._name(request, slot, attempt)
         # Known before it exists: an exception may strike between any two steps, and `cancel` must find it.
         # Written down before it exists: whoever reaps the run's apps must find it as well.
@@ -220,7 +220,7 @@ class Hold:
         by_a_run = owner is not None and Holder.parse(owner) is not None
         return by_a_run and stand(owner, self._me) is Standing.OVERTAKEN
 
-    def _outwait(self, handle: AppHandle, owner: str | None) -> Story[AppStatus]:
+    def _outwait(self, handle: AppHandle, owner: str | None) -> Procedure[AppStatus]:
         """Wait for the end of an app that its holder has given up."""
         self._page.say(f"waiting for the end of {handle}, which an earlier try has cancelled")
         self._runner.cancel(handle, reason="cancelled by an earlier try of this run", if_owner=owner)
@@ -228,7 +228,7 @@ class Hold:
         yield Follow(handle=handle, logs=False, take=lambda _: True)
         return self._status(handle)
 
-    def _show_rest(self, handle: AppHandle) -> Story[None]:
+    def _show_rest(self, handle: AppHandle) -> Procedure[None]:
         """Show what the page lacks of an app that it has had: whoever gave it up may have had no time to."""
         place = self._places.find(handle)
         if place is not None:
@@ -251,7 +251,7 @@ class Hold:
 
     # --- follow
 
-    def follow(self) -> Story[AppStatus]:
+    def follow(self) -> Procedure[AppStatus]:
         """Show the app's events to its end; return its status.
 
         Raises:
@@ -283,16 +283,18 @@ class Hold:
             self._handle = self._inherited()
         if self._handle is None:
             return False
-        farewell = self._me.farewell
+        cancelled_token = self._me.cancelled_token
         try:
             # Without an owner: the interruption fell between submitting and signing.
             owners = (self._token, None)
-            held = any(self._runner.take_over(self._handle, farewell, expected=owner) for owner in owners)
+            taken = any(
+                self._runner.take_over(self._handle, cancelled_token, expected=owner) for owner in owners
+            )
         except UnknownAppException:
             return False
-        if held:
-            self._runner.cancel(self._handle, reason=reason, if_owner=farewell)
-        return held
+        if taken:
+            self._runner.cancel(self._handle, reason=reason, if_owner=cancelled_token)
+        return taken
 
     def _inherited(self) -> AppHandle | None:
         """Take over the app that an earlier try left running, if we were cut short before we came to it."""
@@ -311,7 +313,7 @@ class Hold:
                 return handle
         return None
 
-    def last_lines(self, limit_s: float) -> Story[None]:
+    def last_lines(self, limit_s: float) -> Procedure[None]:
         """Show what a cancelled app still says, for so many seconds at most."""
         if self._handle is not None and self._runner.status(self._handle) is not None:
             reading = self._reading or self._open(self._handle, fresh=False)

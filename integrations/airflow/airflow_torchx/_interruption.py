@@ -8,14 +8,14 @@ from time import monotonic
 from typing import NoReturn, final
 
 from airflow_torchx._arguments import OnWorkerShutdown
+from airflow_torchx._attachment import Attachment
 from airflow_torchx._engine import AirflowException
-from airflow_torchx._hold import Hold
 from airflow_torchx._plan import Verdict, judge_kill, reason_of_worker
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._tries import TaskTry
 from torchx_core.errors import SchedulerError
 
-__all__ = ["Departure"]
+__all__ = ["Interruption"]
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ LAST_LINES_S = 3.0
 
 
 @final
-class Departure:
+class Interruption:
     """Watches for reasons to go while an app is followed."""
 
     def __init__(
@@ -54,22 +54,22 @@ class Departure:
         self._has_cancelled = False
         self._gone_by = float("inf")
 
-    def look(self, hold: Hold) -> None:
-        """Act on a kill and on a lost supervisor; pass to `Hold`.
+    def look(self, attachment: Attachment) -> None:
+        """Act on a kill and on a lost supervisor; pass to `Attachment`.
 
         Raises:
             AirflowException: It is time to go.
         """
         if self._supervisor_is_gone():
-            raise AirflowException(f"Airflow's supervisor of this task is gone; {hold.name} goes on")
+            raise AirflowException(f"Airflow's supervisor of this task is gone; {attachment.name} goes on")
         if self._killed() and not self._reason:
-            self._go(hold)
+            self._go(attachment)
         elif self._reason and not self._has_cancelled:
-            self._cancel(hold)
+            self._cancel(attachment)
         if monotonic() >= self._gone_by:
             self.check()
 
-    def check_deferral(self, hold: Hold) -> None:
+    def check_deferral(self, attachment: Attachment) -> None:
         """Act on what happened since the last heartbeat: a process that defers does not hear of it any more.
 
         Airflow refuses its deferral then, and makes no trigger that could cancel the app.
@@ -82,7 +82,7 @@ class Departure:
         except AirflowUnavailableError:
             return
         if state != "running":
-            self._go(hold)
+            self._go(attachment)
             self.check()
 
     def check(self) -> None:
@@ -90,30 +90,30 @@ class Departure:
         if self._reason:
             raise AirflowException(self._reason)
 
-    def _go(self, hold: Hold) -> None:
+    def _go(self, attachment: Attachment) -> None:
         """Cancel and watch for the last lines, or leave at once."""
         try:
             state = self._present_state()
         except AirflowUnavailableError:
             # Not knowing who wants it, leave the app alone. If nobody comes for it, its lease ends it.
-            self._leave(hold)
+            self._leave(attachment)
         if judge_kill(state, self._on_worker_shutdown, is_last_try=self._try.is_last) is Verdict.DETACH:
-            self._leave(hold)
+            self._leave(attachment)
         self._reason = reason_of_worker(state)
         self._gone_by = monotonic() + LAST_LINES_S
-        self._cancel(hold)
+        self._cancel(attachment)
 
-    def _cancel(self, hold: Hold) -> None:
+    def _cancel(self, attachment: Attachment) -> None:
         try:
-            hold.cancel(self._reason)
+            attachment.cancel(self._reason)
         except SchedulerError as err:
-            logger.warning("cannot cancel %s just now: %s", hold.name, err)  # the next look tries again
+            logger.warning("cannot cancel %s just now: %s", attachment.name, err)  # the next look tries again
         else:
             self._has_cancelled = True
 
-    def _leave(self, hold: Hold) -> NoReturn:
-        hold.bookmark()
+    def _leave(self, attachment: Attachment) -> NoReturn:
+        attachment.save_position()
         raise AirflowException(
-            f"the worker of try {self._try.number} is shutting down; {hold.name} goes on and the next try"
-            " follows it"
+            f"the worker of try {self._try.number} is shutting down; {attachment.name} goes on and the next"
+            " try follows it"
         )
