@@ -159,7 +159,7 @@ def _attempt(noted: tuple[int, int | None, bool]) -> Attempt:
 
 
 def steps(decision: Decision, view: AppView) -> tuple[Step, ...]:
-    """Return what carrying the decision out does, one after the other (`attend`)."""
+    """Return what carrying the decision out does, one after the other (`reconcile`)."""
     up = [r.planned.index for r in view.in_phase(Phase.UP, Phase.AGAIN)]
     match decision:
         case End(stop):

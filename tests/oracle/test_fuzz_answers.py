@@ -27,8 +27,8 @@ from torchx_core.schedulers.docker.endpoint import Endpoint, find_endpoint
 from torchx_core.schedulers.docker.exchange import Request
 from torchx_core.schedulers.docker.frames import Frames
 from torchx_core.schedulers.docker.http_body import Body
-from torchx_core.schedulers.docker.inquiry import Inquiry, Questions
 from torchx_core.schedulers.docker.notes import last_result, read_notes
+from torchx_core.schedulers.docker.request_chain import Questions, RequestChain
 from torchx_core.schedulers.docker.sdk import sdk_client
 from torchx_core.schedulers.slurm.accounting import _parse as parse_accounting
 from torchx_core.schedulers.slurm.job import parse_queue
@@ -215,11 +215,11 @@ def _inquire(endpoint: Endpoint) -> None:
         (answer,) = yield [Request("/containers/json")]
         return [container_of(row) for row in cast("list[Json]", answer.json)]
 
-    inquiry = Inquiry(endpoint, "1.41", questions(), 0.0)
-    while not inquiry.done and inquiry.failure is None:
-        select.select([each for each in inquiry.exchanges if each.fileno() >= 0], [], [], 1)
-        inquiry.advance(0.0)
-    inquiry.close()
+    request_chain = RequestChain(endpoint, "1.41", questions(), 0.0)
+    while not request_chain.done and request_chain.failure is None:
+        select.select([each for each in request_chain.exchanges if each.fileno() >= 0], [], [], 1)
+        request_chain.advance(0.0)
+    request_chain.close()
 
 
 def test_docker_may_answer_anything() -> None:

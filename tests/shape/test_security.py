@@ -16,7 +16,7 @@ PRODUCT = [
 ]
 RUNS_CODE = {
     "torchx_core/functions/replica.py",  # the user's own function, in the replica
-    "torchx_core/schedulers/slurm/remote/parcel.py",  # this library, sent to a login node over ssh
+    "torchx_core/schedulers/slurm/remote/bundle.py",  # this library, sent to a login node over ssh
 }
 PICKLES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torchx_core import AppDef, Role
 from torchx_core.schedulers import Batch, LogLine
-from torchx_core.schedulers.local.life import is_served
+from torchx_core.schedulers.local.liveness import is_served
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.testing import wait_until
 

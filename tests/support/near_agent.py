@@ -11,10 +11,10 @@ from typing import ClassVar, cast
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers import Capabilities, Scheduler
 from torchx_core.schedulers.slurm.remote.agent import Agent
-from torchx_core.schedulers.slurm.remote.desk import Desk
+from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel
+from torchx_core.schedulers.slurm.remote.handler import Handler
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 from torchx_core.schedulers.slurm.remote.scheduler import RemoteSlurmScheduler
-from torchx_core.schedulers.slurm.remote.talk import Channel, Talk
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.specs import AppDryRunInfo
 from torchx_core.testing import FakeHost, FakeScheduler
@@ -43,7 +43,7 @@ class NearNode:
         """How many of the next connections end right after the agent's greeting."""
         self._channels: list[_NearChannel] = []
 
-    async def dial(self, node: LoginNode, talk: Talk) -> Channel:
+    async def dial(self, node: LoginNode, agent_client: AgentClient) -> Channel:
         """Start an agent."""
         del node
         self.dials += 1
@@ -53,9 +53,9 @@ class NearNode:
             await asyncio.Event().wait()
         if self.away:
             raise SchedulerError(self.away, retryable=self.away != "for ever")
-        channel = _NearChannel(self, talk)
+        channel = _NearChannel(self, agent_client)
         self._channels.append(channel)
-        talk.printed(b'a word of the day\n{"python": "3.11.7", "host": "near"}\n')
+        agent_client.printed(b'a word of the day\n{"python": "3.11.7", "host": "near"}\n')
         if self.ends_at_once:
             self.ends_at_once -= 1
             channel.cut()
@@ -65,9 +65,9 @@ class NearNode:
         """Return a client: a factory as `Runner` takes it."""
         return RemoteFake("slurm", session, LoginNode(host="near"), dial=self.dial)
 
-    def desk(self) -> Desk:
+    def handler(self) -> Handler:
         """Return what an agent is asked."""
-        return Desk(lambda session, _root: cast("Scheduler[SlurmRequest]", _FakeSlurm(self.host, session)))
+        return Handler(lambda session, _root: cast("Scheduler[SlurmRequest]", _FakeSlurm(self.host, session)))
 
     def cut(self) -> None:
         """Break every connection; to be called from another thread than theirs."""
@@ -76,16 +76,16 @@ class NearNode:
 
 
 class _NearChannel:
-    def __init__(self, node: NearNode, talk: Talk) -> None:
+    def __init__(self, node: NearNode, agent_client: AgentClient) -> None:
         self.loop = asyncio.get_running_loop()
         self._node = node
-        self._talk = talk
-        self._agent = Agent(self._say, node.desk())
+        self._agent_client = agent_client
+        self._agent = Agent(self._say, node.handler())
         self._over = self.loop.create_task(self._agent.over())
 
     def _say(self, answer: Mapping[str, object]) -> None:
-        if not self._talk.over:
-            self.loop.call_soon(self._talk.printed, json.dumps(answer).encode() + b"\n")
+        if not self._agent_client.over:
+            self.loop.call_soon(self._agent_client.printed, json.dumps(answer).encode() + b"\n")
 
     def send(self, data: bytes) -> None:
         verb = json.loads(data)["verb"]
@@ -97,7 +97,7 @@ class _NearChannel:
             self.loop.call_soon(self.cut)
 
     def cut(self) -> None:
-        self._talk.closed("cut")
+        self._agent_client.closed("cut")
         self._agent.hear(b"")
 
     async def close(self) -> None:

@@ -6,9 +6,9 @@ import asyncio
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
+from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel
+from torchx_core.schedulers.slurm.remote.bundle import bundle, command_line
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
-from torchx_core.schedulers.slurm.remote.parcel import command_line, parcel
-from torchx_core.schedulers.slurm.remote.talk import Channel, Talk
 
 __all__ = ["PipeDial"]
 
@@ -19,15 +19,15 @@ class PipeDial:
     def __init__(self) -> None:
         self.agents: list[Process] = []
 
-    async def __call__(self, node: LoginNode, talk: Talk) -> Channel:
+    async def __call__(self, node: LoginNode, agent_client: AgentClient) -> Channel:
         agent = await asyncio.create_subprocess_shell(
             command_line(node), stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
         self.agents.append(agent)
-        channel = _PipeChannel(agent, talk)
-        channel.send(parcel())
+        channel = _PipeChannel(agent, agent_client)
+        channel.send(bundle())
         try:
-            await talk.greeting()
+            await agent_client.greeting()
         except BaseException:
             await channel.close()
             raise
@@ -35,9 +35,9 @@ class PipeDial:
 
 
 class _PipeChannel:
-    def __init__(self, agent: Process, talk: Talk) -> None:
+    def __init__(self, agent: Process, agent_client: AgentClient) -> None:
         self._agent = agent
-        self._talk = talk
+        self._agent_client = agent_client
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     def send(self, data: bytes) -> None:
@@ -55,9 +55,10 @@ class _PipeChannel:
         assert self._agent.stdout is not None
         assert self._agent.stderr is not None
         await asyncio.gather(
-            _pass(self._agent.stdout, self._talk.printed), _pass(self._agent.stderr, self._talk.complained)
+            _pass(self._agent.stdout, self._agent_client.printed),
+            _pass(self._agent.stderr, self._agent_client.complained),
         )
-        self._talk.closed("the agent ended", exit_code=await self._agent.wait())
+        self._agent_client.closed("the agent ended", exit_code=await self._agent.wait())
 
 
 async def _pass(stream: asyncio.StreamReader, hear: object) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from torchx_core.compat import _torchx
 from torchx_core.compat.backend import Backend
-from torchx_core.compat.claims import claims_of
+from torchx_core.compat.capabilities import capabilities_of
 from torchx_core.compat.disk import DiskStore
 from torchx_core.compat.memory import MemoryStore
 from torchx_core.compat.names import PREFIX
@@ -73,12 +73,12 @@ def _backend(backend: str, upstream: _torchx.Upstream) -> Backend:
     classes = _torchx.scheduler_classes(upstream)
     if LOCAL_CLASS in classes:
         return ProcessBackend(backend, upstream)
-    apart = claims_of(classes).separate_streams
+    apart = capabilities_of(classes).separate_streams
     return RemoteBackend(backend, upstream, streams=("stdout", "stderr") if apart else ("stdout",))
 
 
 def _class_of(backend: Backend) -> type[BridgeScheduler]:
-    claims = claims_of(_torchx.scheduler_classes(backend.upstream))
+    claims = capabilities_of(_torchx.scheduler_classes(backend.upstream))
 
     class Bridge(BridgeScheduler):
         """A bridge that says what its backend can do."""

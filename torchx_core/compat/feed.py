@@ -7,8 +7,8 @@ import threading
 from time import monotonic
 
 from torchx_core.compat.cursor import Place, encode
-from torchx_core.compat.gather import Gathered, Gatherer
 from torchx_core.compat.pace import Pace
+from torchx_core.compat.polling import Polled, Poller
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers import Batch, EventFeed
 
@@ -26,7 +26,7 @@ class BridgeFeed(EventFeed):
     there already when following begins is read by the thread that asks for it, as long as there is more.
     """
 
-    def __init__(self, gather: Gatherer, place: Place, incarnation: str) -> None:
+    def __init__(self, gather: Poller, place: Place, incarnation: str) -> None:
         """Open the stream at the place."""
         self._gather = gather
         self._place = place
@@ -68,7 +68,7 @@ class BridgeFeed(EventFeed):
     def close(self) -> None:
         """Hold nothing: a look opens and closes what it needs."""
 
-    def _look(self) -> tuple[Gathered | None, float]:
+    def _look(self) -> tuple[Polled | None, float]:
         began = monotonic()
         try:
             gathered = self._gather(self._place)
@@ -79,7 +79,7 @@ class BridgeFeed(EventFeed):
             gathered = None
         return gathered, monotonic() - began
 
-    def _take(self, gathered: Gathered | None, cost_s: float) -> None:
+    def _take(self, gathered: Polled | None, cost_s: float) -> None:
         events = () if gathered is None else gathered.events
         more = gathered is not None and gathered.more
         self._pace.looked(cost_s=cost_s, news=bool(events), more=more)

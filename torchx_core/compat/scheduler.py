@@ -11,7 +11,7 @@ from torchx_core.compat import _torchx, ownership
 from torchx_core.compat.backend import Backend
 from torchx_core.compat.cursor import Place, decode
 from torchx_core.compat.feed import BridgeFeed
-from torchx_core.compat.gather import Gatherer
+from torchx_core.compat.polling import Poller
 from torchx_core.compat.records import Record, Store, number, text
 from torchx_core.compat.request import BridgeRequest, masked, with_app_id
 from torchx_core.compat.submit import is_lost, submit_once
@@ -201,7 +201,7 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
             )
         incarnation = text(record.asked, "incarnation")
         place = Place() if cursor is None else decode(cursor, incarnation)
-        return BridgeFeed(Gatherer(self._handle(app_id), record, self._backend, options), place, incarnation)
+        return BridgeFeed(Poller(self._handle(app_id), record, self._backend, options), place, incarnation)
 
     def owner(self, app_id: str) -> str | None:
         """Return the owner's token."""

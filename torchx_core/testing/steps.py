@@ -1,7 +1,7 @@
 """What a test's program does, step by step: a vocabulary that any scheduler can run.
 
-A step is also a word of a command line (``str(step)``): the arguments of a fake program, and of `play`, which
-carries them out in a real process.
+A step is also a word of a command line (``str(step)``): the arguments of a fake program, and of
+`step_program`, which carries them out in a real process.
 """
 
 from __future__ import annotations

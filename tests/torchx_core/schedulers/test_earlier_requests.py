@@ -13,10 +13,10 @@ from torchx_core import get_runner
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import DockerRequest
 from torchx_core.schedulers.docker.api import Json
-from torchx_core.schedulers.docker.asking import asked_for, remasked
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, docker_run_opts
+from torchx_core.schedulers.docker.request_identity import comparable_request, remasked
 from torchx_core.schedulers.local.options import local_run_opts
-from torchx_core.schedulers.local.record import asked_for as asked_here
+from torchx_core.schedulers.local.record import comparable_request as asked_here
 from torchx_core.specs import AppDef, CfgVal, runopts
 
 
@@ -28,7 +28,7 @@ def differences(tmp_path: Path, words: list[str], cfg: Mapping[str, CfgVal]) -> 
     assert isinstance(request, DockerRequest)
     written = asked_by_docker("s", request.app.roles[0].image)
     stored = remasked(AppDef.from_dict(cast("Json", written["app"])), written, "5a17")
-    asked = asked_for(request.app, request.cfg, "5a17")
+    asked = comparable_request(request.app, request.cfg, "5a17")
     return request_differences(stored, asked, docker_run_opts(), FORMER_MEANINGS)
 
 

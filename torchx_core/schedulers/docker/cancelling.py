@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from torchx_core.schedulers import CancelOutcome
-from torchx_core.schedulers.docker.attend import attend, end
 from torchx_core.schedulers.docker.client import Engine
+from torchx_core.schedulers.docker.reconcile import end, reconcile
 from torchx_core.schedulers.docker.records import Stop
 from torchx_core.schedulers.docker.view import Phase
 from torchx_core.specs import AppState
@@ -21,7 +21,7 @@ def ask_to_end(
 
     The owner is looked at before: whoever takes the app over within that moment finds it cancelled.
     """
-    view = attend(engine, session, app_id)
+    view = reconcile(engine, session, app_id)
     if view is None:
         return CancelOutcome.UNKNOWN_APP
     if if_owner is not None and view.records.owner != if_owner:
@@ -38,5 +38,5 @@ def ask_to_end(
     )
     end(engine, view, stop)
     if not view.in_phase(Phase.UP, Phase.AGAIN):
-        attend(engine, session, app_id)  # nothing runs: it has ended
+        reconcile(engine, session, app_id)  # nothing runs: it has ended
     return CancelOutcome.REQUESTED

@@ -8,7 +8,7 @@ from typing import cast
 from torchx_core.errors import InvalidCursorError
 from torchx_core.schedulers.cursors import seal, unseal
 from torchx_core.schedulers.docker.lines import LogPlace, StreamPlace
-from torchx_core.schedulers.docker.stamps import check_stamp
+from torchx_core.schedulers.docker.timestamps import check_timestamp
 
 __all__ = ["AppPlace", "ReplicaPlace", "decode_cursor", "encode_cursor"]
 
@@ -103,4 +103,4 @@ def _count(value: object) -> int:
 
 def _stamp(value: object) -> bytes:
     stamp = cast("str", value).encode()
-    return check_stamp(stamp) if stamp else b""
+    return check_timestamp(stamp) if stamp else b""

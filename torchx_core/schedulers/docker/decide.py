@@ -1,6 +1,6 @@
 """What is to be done about an app, decided from how it stands; pure.
 
-Whoever looks at the app carries the decision out (`attend`), and looks again. Two who do the same thing at
+Whoever looks at the app carries the decision out (`reconcile`), and looks again. Two who do the same thing at
 once do it once: a record is written by the first, a container that runs is not started, and one that was
 started too often ends at once (`shim`).
 """

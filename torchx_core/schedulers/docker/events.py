@@ -1,4 +1,4 @@
-"""The engine's events as a bell: they tell that it is time to look, never how things stand."""
+"""The engine's events as a notifier: they tell that it is time to look, never how things stand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Exchange, Request
 from torchx_core.schedulers.docker.labels import KEY
-from torchx_core.schedulers.docker.looking import encoded
+from torchx_core.schedulers.docker.polling import encoded
 
 __all__ = ["ALL", "EventStream"]
 
@@ -26,7 +26,7 @@ class EventStream:
     """One connection to the engine; it is made again when it breaks.
 
     It asks for what happened before as well (the engine keeps a few events), because the engine answers a
-    moment before it listens: without that, what happens in this moment would ring no bell.
+    moment before it listens: without that, what happens in this moment would ring no notifier.
     """
 
     def __init__(self, endpoint: Endpoint, version: str, filters: Mapping[str, Sequence[str]]) -> None:

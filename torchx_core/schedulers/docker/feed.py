@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from typing import Literal
 
 from torchx_core.schedulers import AppEvent, Batch, EventFeed, FollowOptions, LogLines, LogsLost
-from torchx_core.schedulers.docker.bells import Bells, LoopBell, wait_for, wait_for_async
 from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
 from torchx_core.schedulers.docker.events import EventStream
 from torchx_core.schedulers.docker.exchange import Exchange
 from torchx_core.schedulers.docker.frames import STDOUT
+from torchx_core.schedulers.docker.history import app_history, attempts_begun, last_word, replica_history
 from torchx_core.schedulers.docker.labels import of_app
 from torchx_core.schedulers.docker.lines import Run
 from torchx_core.schedulers.docker.log import ReplicaLog
+from torchx_core.schedulers.docker.notifier import LoopNotifier, Notifier, wait_for, wait_for_async
 from torchx_core.schedulers.docker.records import AppRecord
 from torchx_core.schedulers.docker.reports import each_report
-from torchx_core.schedulers.docker.stamps import to_seconds
-from torchx_core.schedulers.docker.story import app_story, attempts_begun, last_word, replica_story
+from torchx_core.schedulers.docker.timestamps import to_seconds
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView
 from torchx_core.schedulers.docker.watch import Watch
 from torchx_core.specs import AppState
@@ -44,7 +44,7 @@ class DockerFeed(EventFeed):
         app_handle: str,
         cursor: str | None,
         options: FollowOptions,
-        bells: Bells,
+        notifier: Notifier,
     ) -> None:
         """Hold nothing yet: a stream may never be read, and then nobody closes it.
 
@@ -55,11 +55,11 @@ class DockerFeed(EventFeed):
         self._app = app
         self._place = AppPlace() if cursor is None else decode_cursor(cursor, app.nonce)
         self._options = options
-        self._bells = bells
+        self._notifier = notifier
         self._watch = Watch(engine, app, app_handle)
         self._logs: dict[int, ReplicaLog] = {}
         self._stream: EventStream | None = None
-        self._loop_bell: LoopBell | None = None
+        self._loop_notifier: LoopNotifier | None = None
         self._rung: asyncio.Future[None] | None = None
         self._budget = 0
 
@@ -100,7 +100,7 @@ class DockerFeed(EventFeed):
     # --- telling
 
     def _tell(self, view: AppView, now: float) -> Iterator[AppEvent]:
-        for change in app_story(view)[self._place.changes :]:
+        for change in app_history(view)[self._place.changes :]:
             self._place.changes += 1
             yield change
         settled = True
@@ -117,7 +117,7 @@ class DockerFeed(EventFeed):
     ) -> Iterator[AppEvent]:
         """Tell starts and ends, and between them what each attempt printed and reported."""
         yield from self._lines(view, replica, place, now)
-        for change in replica_story(view, replica)[place.changes :]:
+        for change in replica_history(view, replica)[place.changes :]:
             if change.state is not AppState.RUNNING:
                 if not self._all_printed(view, replica, change.attempt) or not self._watch.reports_complete:
                     break
@@ -131,8 +131,8 @@ class DockerFeed(EventFeed):
 
     @staticmethod
     def _last_begun(view: AppView, replica: ReplicaView, place: ReplicaPlace) -> int:
-        story = replica_story(view, replica)  # shorter than what was told, once the container is gone
-        return story[min(place.changes, len(story)) - 1].attempt if story else 0
+        history = replica_history(view, replica)  # shorter than what was told, once the container is gone
+        return history[min(place.changes, len(history)) - 1].attempt if history else 0
 
     def _lines(
         self, view: AppView, replica: ReplicaView, place: ReplicaPlace, now: float
@@ -182,7 +182,7 @@ class DockerFeed(EventFeed):
     def _is_told(self, view: AppView, replica: ReplicaView, place: ReplicaPlace) -> bool:
         """Return whether there is nothing left to tell of a replica of an app that is over."""
         printed = not self._has_log(view, replica) or self._log_of(replica).drained
-        return printed and place.changes >= len(replica_story(view, replica))
+        return printed and place.changes >= len(replica_history(view, replica))
 
     # --- logs
 
@@ -200,7 +200,7 @@ class DockerFeed(EventFeed):
             place = self._place.replicas.get(index, ReplicaPlace())
             log = self._logs[index] = ReplicaLog(
                 self._engine.endpoint,
-                self._bells.version,
+                self._notifier.version,
                 container=replica.container or replica.planned.container,
                 key=self._app.key if self._app.has_shim else None,
                 streams=self._options.streams,
@@ -228,7 +228,7 @@ class DockerFeed(EventFeed):
             self._watch.act()
             return
         if self._stream is None:
-            self._stream = EventStream(self._engine.endpoint, self._bells.version, of_app(self._app.key))
+            self._stream = EventStream(self._engine.endpoint, self._notifier.version, of_app(self._app.key))
             if self._stream.advance(time.monotonic()):
                 self._watch.ring()
         stream = [self._stream.exchange] if self._stream.exchange is not None else []
@@ -239,8 +239,8 @@ class DockerFeed(EventFeed):
         if self._watch.due is not None:
             await asyncio.to_thread(self._watch.act)
             return
-        if self._loop_bell is None or self._loop_bell.closed:
-            self._loop_bell = self._bells.join(self._app.key, self._ring)
+        if self._loop_notifier is None or self._loop_notifier.closed:
+            self._loop_notifier = self._notifier.join(self._app.key, self._ring)
         self._rung = asyncio.get_running_loop().create_future()
         try:
             await wait_for_async(self._exchanges(), self._rung, self._patience(timeout_s, None))
@@ -276,9 +276,9 @@ class DockerFeed(EventFeed):
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-        if self._loop_bell is not None:
-            self._loop_bell.leave(self._app.key, self._ring)
-            self._loop_bell = None
+        if self._loop_notifier is not None:
+            self._loop_notifier.leave(self._app.key, self._ring)
+            self._loop_notifier = None
 
 
 def _mind(log: ReplicaLog, view: AppView, replica: ReplicaView) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from torchx_core.schedulers.docker.stamps import STAMP_SIZE
+from torchx_core.schedulers.docker.timestamps import STAMP_SIZE
 
 __all__ = ["STDERR", "STDOUT", "BadFrame", "Frames", "Record"]
 

@@ -11,11 +11,11 @@ from torchx_core.schedulers.docker.answers import MEANINGLESS
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Answer, Exchange, Request
 from torchx_core.schedulers.docker.frames import STDERR, STDOUT, BadFrame, Frames, Record
-from torchx_core.schedulers.docker.keeping import Keeping, read_keeping
 from torchx_core.schedulers.docker.lines import LogPlace, Run, StreamLines, StreamPlace
+from torchx_core.schedulers.docker.log_storage import LogStorage, read_log_storage
 from torchx_core.schedulers.docker.seek import Seek
 from torchx_core.schedulers.docker.shim import MARKER_PREFIX
-from torchx_core.schedulers.docker.stamps import moved_back, unix_time
+from torchx_core.schedulers.docker.timestamps import moved_back, unix_time
 from torchx_core.schedulers.responses import Stream
 
 __all__ = ["ReplicaLog"]
@@ -96,7 +96,7 @@ class ReplicaLog:
         self._seeks: dict[int, Seek] = {}
         self._queue: list[Record] = []
         self._waiting_attempt = -1
-        self._keeping = Keeping(rotates=False, drops_newlines=False)
+        self._log_storage = LogStorage(rotates=False, drops_newlines=False)
         self._up = self._was_up = True
         self._starts: int = -1
         self._ending = False
@@ -290,13 +290,13 @@ class ReplicaLog:
         elif self._doing is _Doing.INSPECT:
             answer = Answer(_OK, b"".join(self._body))
             try:
-                self._keeping = read_keeping(answer.json)
+                self._log_storage = read_log_storage(answer.json)
             except MEANINGLESS:
                 self._refused(answer, now)
                 return
             for lines in self._lines.values():
-                lines.drops_newlines = self._keeping.drops_newlines
-            fresh = self._up and not self._keeping.rotates and not self._since and self._is_combined
+                lines.drops_newlines = self._log_storage.drops_newlines
+            fresh = self._up and not self._log_storage.rotates and not self._since and self._is_combined
             self._next = _Doing.MARK if fresh else _Doing.READ
         elif self._doing is _Doing.MARK:
             self._mark = self._end[-1] if self._end else None
@@ -345,7 +345,7 @@ class ReplicaLog:
         self._margin_s = _MARGIN_S
         if not self._was_up:
             self._ending = True
-        elif self._keeping.rotates:
+        elif self._log_storage.rotates:
             self._pause(now)
         else:
             self._next = _Doing.FOLLOW

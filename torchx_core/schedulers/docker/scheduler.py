@@ -23,8 +23,6 @@ from torchx_core.schedulers import (
     Scheduler,
 )
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.attend import attend, containers_of
-from torchx_core.schedulers.docker.bells import Bells
 from torchx_core.schedulers.docker.cancelling import ask_to_end
 from torchx_core.schedulers.docker.client import Api, Container, Engine, Volume, each_at_once
 from torchx_core.schedulers.docker.diagnosis import diagnose
@@ -34,8 +32,10 @@ from torchx_core.schedulers.docker.hardware import check_hardware
 from torchx_core.schedulers.docker.labels import APP, of_session
 from torchx_core.schedulers.docker.names import app_key
 from torchx_core.schedulers.docker.notes import Notes
+from torchx_core.schedulers.docker.notifier import Notifier
 from torchx_core.schedulers.docker.options import docker_run_opts
 from torchx_core.schedulers.docker.ownership import set_owner
+from torchx_core.schedulers.docker.reconcile import containers_of, reconcile
 from torchx_core.schedulers.docker.records import Records
 from torchx_core.schedulers.docker.removing import debris, remove_everything, remove_unlabelled
 from torchx_core.schedulers.docker.request import DockerRequest, masked, render
@@ -54,7 +54,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
 
     All state lies in the engine (labels and names), so a handle works from any host that reaches it, and the
     app survives its submitter. See ``submit`` for what a crash leaves at each point, ``shim`` for what holds
-    inside a container when nobody looks, ``attend`` for what whoever looks sees to.
+    inside a container when nobody looks, ``reconcile`` for what whoever looks sees to.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -84,7 +84,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
         self._docker_host = docker_host
         self._lock = Lock()
         self._engine: Engine | None = None
-        self._bells: Bells | None = None
+        self._notifier: Notifier | None = None
 
     def close(self) -> None:
         """Close the connections to the engine."""
@@ -121,7 +121,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return what is known of the app, after doing what is due (a gang to stop, an end to write down)."""
-        view = attend(self._connected(), self.session_name, app_id)
+        view = reconcile(self._connected(), self.session_name, app_id)
         return None if view is None else DescribeAppResponse.of(app_id, view.app.app, status(view))
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
@@ -161,7 +161,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
     def _state(self, records: Records, containers: builtins.list[Container]) -> AppState:
         view = view_of(records, containers, Notes(), {})
         if not view.over and not view.in_phase(Phase.UP, Phase.AGAIN, Phase.CREATED):
-            view = attend(self._connected(), self.session_name, records.app.app_id) or view
+            view = reconcile(self._connected(), self.session_name, records.app.app_id) or view
         return status(view).state
 
     def cancel(
@@ -181,7 +181,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
         """Remove what there is of an app that is terminal, or by force of one whose record is damaged."""
         engine = self._connected()
         try:
-            view = attend(engine, self.session_name, app_id)
+            view = reconcile(engine, self.session_name, app_id)
         except StoredStateError:
             if not force:
                 raise
@@ -210,9 +210,9 @@ class DockerScheduler(Scheduler[DockerRequest]):
         app = self._records(app_id).app
         engine = self._connected()
         with self._lock:
-            if self._bells is None:
-                self._bells = Bells(engine.endpoint, engine.api.api_version, self.session_name)
-        return DockerFeed(engine, app, self._handle(app_id), cursor, options, self._bells)
+            if self._notifier is None:
+                self._notifier = Notifier(engine.endpoint, engine.api.api_version, self.session_name)
+        return DockerFeed(engine, app, self._handle(app_id), cursor, options, self._notifier)
 
     def owner(self, app_id: str) -> str | None:
         """Return the owner's token."""

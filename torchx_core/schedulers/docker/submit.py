@@ -31,17 +31,17 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.asking import asked_for, remasked
-from torchx_core.schedulers.docker.attend import archive, containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.client import Engine, Refused, each_at_once
 from torchx_core.schedulers.docker.content import UNDONE
+from torchx_core.schedulers.docker.hints import explain
 from torchx_core.schedulers.docker.labels import common
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts
+from torchx_core.schedulers.docker.reconcile import archive, containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.records import AppRecord, Stop
 from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.schedulers.docker.request import ContainerSpec, DockerRequest
+from torchx_core.schedulers.docker.request_identity import comparable_request, remasked
 from torchx_core.schedulers.docker.shim import DATA
-from torchx_core.schedulers.docker.trouble import explain
 from torchx_core.schedulers.docker.workspace import is_local_layer
 
 __all__ = ["submit"]
@@ -84,7 +84,7 @@ def _recorded(engine: Engine, request: DockerRequest) -> tuple[AppRecord, bool]:
         "nonce": nonce,
         "salt": salt,
         "submitted_at": time.time(),
-        "asked": asked_for(request.app, request.cfg, salt),
+        "asked": comparable_request(request.app, request.cfg, salt),
         "replicas": [asdict(c.planned) for c in request.containers],
     }
     app = store.create(engine, request.session, request.app_id, content)
@@ -92,7 +92,7 @@ def _recorded(engine: Engine, request: DockerRequest) -> tuple[AppRecord, bool]:
         return app, True
     difference = request_differences(
         remasked(app.app, app.asked, app.salt),
-        asked_for(request.app, request.cfg, app.salt),
+        comparable_request(request.app, request.cfg, app.salt),
         docker_run_opts(),
         FORMER_MEANINGS,
     )

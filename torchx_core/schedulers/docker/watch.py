@@ -13,14 +13,14 @@ from os import urandom
 from typing import Final, TypeVar, cast
 
 from torchx_core.errors import SchedulerError, UnknownAppException
-from torchx_core.schedulers.docker.attend import carry_out
 from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.decide import Decision, decide
 from torchx_core.schedulers.docker.exchange import Exchange
-from torchx_core.schedulers.docker.inquiry import Inquiry, Questions
-from torchx_core.schedulers.docker.looking import lease_renewal, look, reports
+from torchx_core.schedulers.docker.polling import lease_renewal, look, reports
+from torchx_core.schedulers.docker.reconcile import carry_out
 from torchx_core.schedulers.docker.records import AppRecord
 from torchx_core.schedulers.docker.reports import read_reports
+from torchx_core.schedulers.docker.request_chain import Questions, RequestChain
 from torchx_core.schedulers.docker.sdk import unreachable
 from torchx_core.schedulers.docker.view import AppView, Phase
 
@@ -36,7 +36,7 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.1, 5.0
 _OVERDUE_S = 1.0
 """How long what is due may wait for a pause in what there is to tell."""
 _ECHO_S, _ECHOES = 0.1, 5
-"""After a bell: how soon to look once more, and how often, each time half as long again after the last."""
+"""After an event: how soon to look once more, and how often, each time half as long again after the last."""
 _SOON_S = 1.0
 """How often to look although nothing rang, while something is due to happen by time."""
 _IDLE_LOOK_S = 300.0
@@ -53,9 +53,9 @@ class Watch:
         self._engine = engine
         self._app = app
         self._handle = app_handle
-        self._look: Inquiry[AppView | None] | None = None
-        self._fetch: Inquiry[bytes] | None = None
-        self._renewal: Inquiry[bool] | None = None
+        self._look: RequestChain[AppView | None] | None = None
+        self._fetch: RequestChain[bytes] | None = None
+        self._renewal: RequestChain[bool] | None = None
         self._look_at = self._fetch_at = self._renew_at = 0.0
         self._pause_s = _FIRST_PAUSE_S
         self._fetch_pause_s = _REPORTS_S
@@ -80,9 +80,9 @@ class Watch:
     @property
     def exchanges(self) -> Iterator[Exchange]:
         """What may be waited for."""
-        for inquiry in (self._look, self._fetch, self._renewal):
-            if inquiry is not None:
-                yield from inquiry.exchanges
+        for request_chain in (self._look, self._fetch, self._renewal):
+            if request_chain is not None:
+                yield from request_chain.exchanges
 
     @property
     def due_at(self) -> float:
@@ -124,9 +124,9 @@ class Watch:
 
     def close(self) -> None:
         """Let go of the connections."""
-        for inquiry in (self._look, self._fetch, self._renewal):
-            if inquiry is not None:
-                inquiry.close()
+        for request_chain in (self._look, self._fetch, self._renewal):
+            if request_chain is not None:
+                request_chain.close()
         self._look = self._fetch = self._renewal = None
 
     # --- looking
@@ -246,8 +246,8 @@ class Watch:
         rows = sorted(view.replicas, key=lambda r: r.phase is not Phase.UP)
         return [r.container or r.planned.container for r in rows]
 
-    def _ask(self, questions: Questions[T], now: float) -> Inquiry[T]:
-        return Inquiry(self._engine.endpoint, self._engine.api.api_version, questions, now)
+    def _ask(self, questions: Questions[T], now: float) -> RequestChain[T]:
+        return RequestChain(self._engine.endpoint, self._engine.api.api_version, questions, now)
 
 
 def _is_ending(view: AppView) -> bool:

@@ -18,7 +18,7 @@ from torchx_core.schedulers.local.devices import host_gpus
 from torchx_core.schedulers.local.file_system import check_file_system
 from torchx_core.schedulers.local.host_check import FILES_OF_ITS_OWN, FILES_PER_REPLICA
 from torchx_core.schedulers.local.inotify import Inotify
-from torchx_core.schedulers.local.life import settle
+from torchx_core.schedulers.local.liveness import reconcile
 from torchx_core.schedulers.local.record import boot_id, read_record
 from torchx_core.schedulers.stored import handle_of
 from torchx_core.supervisor.limits import confine
@@ -98,7 +98,7 @@ def _records(directory: str) -> Finding:
         try:
             record = read_record(folder)
             if record is not None:
-                settle(record)  # reads the rest
+                reconcile(record)  # reads the rest
                 count += 1
                 size += record.size_bytes
         except StoredStateError:

@@ -11,9 +11,9 @@ from torchx_core.errors import UnknownAppException
 from torchx_core.schedulers import AppEvent, Batch, FollowOptions, LogsLost, StateChanged
 from torchx_core.schedulers.local.cancelling import knock
 from torchx_core.schedulers.local.cursor import DONE, decode_cursor, encode_cursor
-from torchx_core.schedulers.local.doorbell import Doorbell
 from torchx_core.schedulers.local.inotify import InotifyPool
-from torchx_core.schedulers.local.life import is_served, settle
+from torchx_core.schedulers.local.liveness import is_served, reconcile
+from torchx_core.schedulers.local.notifier import Notifier
 from torchx_core.schedulers.local.reader import TimelineReader
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.local.view import app_state, status
@@ -25,7 +25,7 @@ from torchx_core.supervisor.shape import is_time
 from torchx_core.supervisor.timeline import Entry
 
 if TYPE_CHECKING:
-    from torchx_core.schedulers.local.async_doorbell import AsyncDoorbell
+    from torchx_core.schedulers.local.async_notifier import AsyncNotifier
 
 __all__ = ["LocalFeed"]
 
@@ -35,7 +35,7 @@ _MAX_ENTRIES = 4096
 _RENEWALS_PER_LEASE = 4
 
 _IDLE_LOOK_S = 10.0
-"""How often to look although nothing rang: a stopped supervisor rings no bell."""
+"""How often to look without a notification: a stopped supervisor notifies nobody."""
 _CANCEL_LOOK_S = 1.0
 
 
@@ -62,8 +62,8 @@ class LocalFeed(RecordFeed[AppRecord]):
         self._options = options
         self._pool = pool
         self._alive = self._timeline = -1
-        self._bell: Doorbell | None = None
-        self._async_bell: AsyncDoorbell | None = None
+        self._notifier: Notifier | None = None
+        self._async_notifier: AsyncNotifier | None = None
         self._renew_at = 0.0
         self._cancelled = False
 
@@ -93,7 +93,7 @@ class LocalFeed(RecordFeed[AppRecord]):
             self._at += len(entries) * timeline.SIZE
             if entries[-1].kind == timeline.END:
                 return self._end(*events)
-            self._reset_bells()
+            self._reset_notifiers()
             if events:
                 return Batch(events=tuple(events), cursor=self.cursor)
 
@@ -118,7 +118,7 @@ class LocalFeed(RecordFeed[AppRecord]):
         """Use the pause to see that a cancel which the supervisor does not serve is carried out."""
         self._cancelled = is_there(self._record.path(CANCEL))
         if self._cancelled:
-            settle(self._record)
+            reconcile(self._record)
 
     def _entries(self) -> list[Entry]:
         """Return some whole records that follow our place."""
@@ -143,7 +143,7 @@ class LocalFeed(RecordFeed[AppRecord]):
         """Return the terminal batch; the supervisor said that this is the end, or is gone."""
         if not is_there(self._record.directory):
             raise UnknownAppException(self._handle)
-        state = settle(self._record)
+        state = reconcile(self._record)
         if state.phase != machine.ENDED:
             return None  # somebody started the app a moment ago
         self._at = DONE
@@ -167,19 +167,19 @@ class LocalFeed(RecordFeed[AppRecord]):
         ]
 
     def _wait(self, timeout_s: float | None) -> None:
-        if self._bell is None:
-            # What was written before the watch began rings no bell: look once more first.
-            self._bell = Doorbell(self._record.path(TIMELINE), self._alive, self._pool)
+        if self._notifier is None:
+            # What was written before the watch began notifies nobody: look once more first.
+            self._notifier = Notifier(self._record.path(TIMELINE), self._alive, self._pool)
             return
-        self._bell.wait(self._patience(timeout_s))
+        self._notifier.wait(self._patience(timeout_s))
 
     async def _wait_async(self, timeout_s: float | None) -> None:
-        if self._async_bell is None:
-            from torchx_core.schedulers.local.async_doorbell import AsyncDoorbell  # imports asyncio
+        if self._async_notifier is None:
+            from torchx_core.schedulers.local.async_notifier import AsyncNotifier  # imports asyncio
 
-            self._async_bell = AsyncDoorbell(self._record.path(TIMELINE), self._alive, self._pool)
+            self._async_notifier = AsyncNotifier(self._record.path(TIMELINE), self._alive, self._pool)
             return
-        await self._async_bell.wait(self._patience(timeout_s))
+        await self._async_notifier.wait(self._patience(timeout_s))
 
     def _patience(self, timeout_s: float | None) -> float:
         longest = _CANCEL_LOOK_S if self._cancelled else _IDLE_LOOK_S
@@ -194,17 +194,17 @@ class LocalFeed(RecordFeed[AppRecord]):
         self._renew_at = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
         knock(self._record, RENEW)
 
-    def _reset_bells(self) -> None:
-        for bell in (self._bell, self._async_bell):
-            if bell is not None:
-                bell.reset()
+    def _reset_notifiers(self) -> None:
+        for notifier in (self._notifier, self._async_notifier):
+            if notifier is not None:
+                notifier.reset()
 
     def close(self) -> None:
         """Let go."""
-        for bell in (self._bell, self._async_bell):
-            if bell is not None:
-                bell.close()
-        self._bell = self._async_bell = None
+        for notifier in (self._notifier, self._async_notifier):
+            if notifier is not None:
+                notifier.close()
+        self._notifier = self._async_notifier = None
         for fd in (self._alive, self._timeline):
             if fd >= 0:
                 os.close(fd)

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import torchx_core
 from torchx_core.errors import SubmitFailedError
-from torchx_core.schedulers.local.life import REAP_LOCK
+from torchx_core.schedulers.local.liveness import REAP_LOCK
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.removing import remove_tree

@@ -15,7 +15,7 @@ from torchx_core.supervisor.reading import DamagedFile
 from torchx_core.supervisor.records import SPEC, VERSION, Json
 from torchx_core.supervisor.shape import Misshapen
 
-__all__ = ["AppRecord", "asked_for", "boot_id", "encode_record", "read_record"]
+__all__ = ["AppRecord", "boot_id", "comparable_request", "encode_record", "read_record"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def encode_record(asked: Json, plan: Plan, *, created_at: float) -> Json:
     }
 
 
-def asked_for(app: AppDef, cfg: dict[str, CfgVal]) -> Json:
+def comparable_request(app: AppDef, cfg: dict[str, CfgVal]) -> Json:
     """Return what makes two submits the same request."""
     return {"app": app.to_dict(), "cfg": dict(cfg), **REQUEST_FORMAT}
 

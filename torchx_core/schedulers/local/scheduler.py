@@ -30,9 +30,9 @@ from torchx_core.schedulers.local.feed import LocalFeed
 from torchx_core.schedulers.local.host_check import check_host
 from torchx_core.schedulers.local.images import ImageProvider
 from torchx_core.schedulers.local.inotify import InotifyPool
-from torchx_core.schedulers.local.life import end_by_force, end_orphans, is_served, settle
+from torchx_core.schedulers.local.liveness import end_by_force, end_orphans, is_served, reconcile
 from torchx_core.schedulers.local.options import local_run_opts
-from torchx_core.schedulers.local.record import AppRecord, asked_for, encode_record, read_record
+from torchx_core.schedulers.local.record import AppRecord, comparable_request, encode_record, read_record
 from torchx_core.schedulers.local.request import LocalRequest, render, shown
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
@@ -138,7 +138,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
     def schedule(self, dryrun_info: AppDryRunInfo[LocalRequest]) -> str:
         """Create the app, or attach to the one that an equal request created."""
         request = dryrun_info.request
-        asked = asked_for(request.app, dict(request.cfg))
+        asked = comparable_request(request.app, dict(request.cfg))
         while True:
             existing = self._for_submit(request.app_dir)
             if existing is None:
@@ -166,7 +166,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         """Return what is known of the app; ends it first if nobody serves it any more."""
         with suppress(FileNotFoundError):  # deleted while we look
             record = self._find(app_id)
-            return None if record is None else view.describe(record, settle(record), app_id)
+            return None if record is None else view.describe(record, reconcile(record), app_id)
         return None
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
@@ -178,7 +178,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         return read_record(directory)
 
     def _state_of(self, record: AppRecord) -> AppState:
-        return view.app_state(settle(record))
+        return view.app_state(reconcile(record))
 
     def _may_run(self, directory: str) -> bool:
         with suppress(CorruptRecordError):
@@ -215,7 +215,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
             with owned_by(record, if_owner) as owned:
                 if not owned:
                     return CancelOutcome.NOT_OWNER
-                if settle(record).phase == machine.ENDED:
+                if reconcile(record).phase == machine.ENDED:
                     return CancelOutcome.ALREADY_TERMINAL
                 ask_to_end(record, grace_s, reason)
         except FileNotFoundError:

@@ -17,9 +17,9 @@ from torchx_core.schedulers.slurm.decide import Verdict
 from torchx_core.schedulers.slurm.facts import Attempt, RunFile, find_attempt
 from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.queue import JobQueue
+from torchx_core.schedulers.slurm.reconcile import exists, look
 from torchx_core.schedulers.slurm.record import LEASE, NEVER_RENEWED, AppRecord, Planned
 from torchx_core.schedulers.slurm.replica_log import read_lines, read_reports
-from torchx_core.schedulers.slurm.settle import exists, look
 from torchx_core.schedulers.slurm.view import Standing, replica_state
 from torchx_core.specs import AppState
 from torchx_core.supervisor.reading import open_regular

@@ -28,9 +28,9 @@ from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.native import native
 from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import JobQueue, shared_queue
+from torchx_core.schedulers.slurm.reconcile import ask_about_all, is_known_over, jobs_left, reconcile
 from torchx_core.schedulers.slurm.record import AppRecord, read_record
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app, render
-from torchx_core.schedulers.slurm.settle import ask_about_all, is_known_over, jobs_left, settle
 from torchx_core.schedulers.slurm.submit import is_submitted, submit
 from torchx_core.schedulers.stored import handle_of
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
@@ -104,7 +104,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         with suppress(FileNotFoundError):  # deleted while we look
             record = self._find(app_id)
             if record is not None:
-                return DescribeAppResponse.of(app_id, record.app, settle(record, self._queue).status)
+                return DescribeAppResponse.of(app_id, record.app, reconcile(record, self._queue).status)
         return None
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
@@ -121,7 +121,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         return super().list()
 
     def _state_of(self, record: AppRecord) -> AppState:
-        return settle(record, self._queue).state
+        return reconcile(record, self._queue).state
 
     def _may_run(self, directory: str) -> bool:
         return bool(jobs_left(directory, self._queue))

@@ -74,7 +74,7 @@ class FakeFeed(EventFeed):
         """Block until there may be more."""
         if not isinstance(self._event, threading.Event):
             self._listen(threading.Event())
-            return  # what happened before we listened rang no bell: look once more first
+            return  # what happened before we listened woke nobody: look once more first
         self._event.wait(self._patience(timeout_s))
         self._event.clear()
 

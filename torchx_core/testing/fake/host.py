@@ -74,7 +74,7 @@ class FakeHost:
         self.lock: AbstractContextManager[bool | None] = RLock()
         self.apps: dict[tuple[str, str], FakeApp] = {}
         self._scripts = dict(scripts or {})
-        self._bells: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
         if isinstance(clock, FakeClock):
             clock.watch(self.ring)
 
@@ -103,15 +103,15 @@ class FakeHost:
     def ring(self) -> None:
         """Wake everybody who waits: something came from outside (a cancel, a delete, the clock)."""
         with self.lock:
-            for bell in self._bells:
-                bell()
+            for listener in self._listeners:
+                listener()
 
-    def listen(self, bell: Callable[[], None]) -> None:
-        """Have `bell` called whenever something happens."""
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called whenever something happens."""
         with self.lock:
-            self._bells.append(bell)
+            self._listeners.append(listener)
 
-    def unlisten(self, bell: Callable[[], None]) -> None:
+    def unlisten(self, listener: Callable[[], None]) -> None:
         """Do not call it any more."""
         with self.lock:
-            self._bells.remove(bell)
+            self._listeners.remove(listener)

@@ -19,7 +19,7 @@ from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.local import CWDImageProvider, LocalRequest, LocalScheduler
 from torchx_core.schedulers.local.options import local_run_opts
-from torchx_core.schedulers.local.record import AppRecord, asked_for, encode_record
+from torchx_core.schedulers.local.record import AppRecord, comparable_request, encode_record
 from torchx_core.schedulers.local.request import render
 from torchx_core.schedulers.local.view import app_state, describe
 from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts
@@ -80,7 +80,7 @@ class FakeScheduler(Scheduler[LocalRequest]):
     def schedule(self, dryrun_info: AppDryRunInfo[LocalRequest]) -> str:
         """Create the app, or attach to the one that an equal request created."""
         request = dryrun_info.request
-        asked = asked_for(request.app, dict(request.cfg))
+        asked = comparable_request(request.app, dict(request.cfg))
         with self._host.lock:
             existing = self._find(request.app_id)
             if existing is None:

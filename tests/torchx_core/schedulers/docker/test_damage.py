@@ -18,11 +18,11 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers.docker.answers import Volume
 from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.content import Planned, Stop, dumped
+from torchx_core.schedulers.docker.history import app_history, last_word, replica_history
 from torchx_core.schedulers.docker.labels import CONTENT, KIND, common, of_app
 from torchx_core.schedulers.docker.names import app_key, app_name, record_name
 from torchx_core.schedulers.docker.notes import Notes
 from torchx_core.schedulers.docker.records import decode, dump_stop
-from torchx_core.schedulers.docker.story import app_story, last_word, replica_story
 from torchx_core.schedulers.docker.view import dump_final, status, view_of
 from torchx_core.specs import AppDef, AppState, Role
 from torchx_core.testing import wait_until
@@ -105,9 +105,9 @@ def test_a_damaged_record_is_a_named_error(
         assert records
         view = view_of(records, (), Notes(), {})
         assert status(view).state
-        app_story(view)
+        app_history(view)
         for replica in view.replicas:
-            replica_story(view, replica)
+            replica_history(view, replica)
         if view.over:
             assert last_word(view).state
         assert records.app.app.name

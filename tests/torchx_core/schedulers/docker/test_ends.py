@@ -21,7 +21,7 @@ from docker_images import PYTHON_IMAGE, SHELL_IMAGE
 from torchx_core.errors import InvalidRunConfigException
 from torchx_core.runner import Runner
 from torchx_core.schedulers import CancelOutcome
-from torchx_core.schedulers.docker.attend import look
+from torchx_core.schedulers.docker.reconcile import look
 from torchx_core.schedulers.docker.records import read
 from torchx_core.specs import AppDef, AppState, AppStatus, CfgVal, Resource, RetryPolicy, Role
 from torchx_core.testing import wait_until

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from torchx_core.schedulers.docker.frames import STDERR, STDOUT, SYSTEM, BadFrame, Frames, Record
 from torchx_core.schedulers.docker.http_body import Body, ProtocolError
-from torchx_core.schedulers.docker.stamps import check_stamp, moved_back, to_seconds, unix_time
+from torchx_core.schedulers.docker.timestamps import check_timestamp, moved_back, to_seconds, unix_time
 
 STAMP = b"2026-11-21T14:36:18.123456789Z"
 
@@ -115,4 +115,4 @@ def test_a_stamp_is_turned_into_what_queries_take() -> None:
 def test_what_is_no_stamp_is_refused(stamp: bytes) -> None:
     """A cursor may say anything."""
     with pytest.raises(ValueError, match=r"time"):
-        check_stamp(stamp)
+        check_timestamp(stamp)

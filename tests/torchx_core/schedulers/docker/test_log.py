@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_engine import LogEngine
 
-from torchx_core.schedulers.docker.bells import wait_for
 from torchx_core.schedulers.docker.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
 from torchx_core.schedulers.docker.frames import STDERR, STDOUT, Record
 from torchx_core.schedulers.docker.lines import LogPlace, Run
 from torchx_core.schedulers.docker.log import ReplicaLog
+from torchx_core.schedulers.docker.notifier import wait_for
 from torchx_core.schedulers.docker.shim import MARKER_PREFIX
 from torchx_core.schedulers.responses import Stream
 

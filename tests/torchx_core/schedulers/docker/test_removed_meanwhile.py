@@ -13,7 +13,7 @@ from docker_engine import DockerEngine
 
 from torchx_core.runner import Runner
 from torchx_core.schedulers.docker.api import Api
-from torchx_core.schedulers.docker.attend import attend
+from torchx_core.schedulers.docker.reconcile import reconcile
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 from torchx_core.testing.steps import Exit
@@ -50,6 +50,6 @@ def test_a_container_that_goes_while_its_restart_is_ordered(
     handle = runner.run(app(Exit(3), max_retries=1, num_replicas=2), "local_docker", app_id="one")
     wait_until(lambda: not client.containers.list(), 240)
     with closing(connected(engine.url, RemovingApi)) as unlucky:  # type: ignore[arg-type]  # it has what is used
-        assert attend(unlucky, "tests", "one") is not None
+        assert reconcile(unlucky, "tests", "one") is not None
     assert len(client.containers.list(all=True)) == 1
     assert end(runner, handle).state == AppState.FAILED

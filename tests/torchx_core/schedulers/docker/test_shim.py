@@ -17,8 +17,8 @@ import pytest
 from docker.types import Mount
 from docker_images import SHELL_IMAGE
 
-from torchx_core.schedulers.docker.attend import archive
 from torchx_core.schedulers.docker.notes import Notes, read_notes
+from torchx_core.schedulers.docker.reconcile import archive
 from torchx_core.schedulers.docker.shim import DATA, STATE, ShimSettings, command
 from torchx_core.testing import wait_until
 

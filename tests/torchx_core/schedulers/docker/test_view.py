@@ -9,11 +9,11 @@ import pytest
 
 from torchx_core.errors import CorruptRecordError, NewerRecordError
 from torchx_core.schedulers.docker.answers import Container, Inspection, Volume
+from torchx_core.schedulers.docker.history import replica_history
 from torchx_core.schedulers.docker.labels import common, of_replica
 from torchx_core.schedulers.docker.names import app_name, record_name
 from torchx_core.schedulers.docker.notes import Attempt, Notes
 from torchx_core.schedulers.docker.records import Planned, Records, Stop, decode, dump_stop
-from torchx_core.schedulers.docker.story import replica_story
 from torchx_core.schedulers.docker.view import (
     AppView,
     Phase,
@@ -175,7 +175,7 @@ def test_only_the_cause_of_an_end_has_failed(cause: int, state: AppState) -> Non
     assert replica_state(view, view.replicas[0], ended=True) == state
     final = dump_final(view, "FAILED", "why", None, 99.0)
     later = view_of(records(volume("final", dict(final))), (), Notes(), {})
-    assert [change.state for change in replica_story(later, later.replicas[0])] == [AppState.RUNNING, state]
+    assert [change.state for change in replica_history(later, later.replicas[0])] == [AppState.RUNNING, state]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_what_a_removed_container_did_is_kept(code: int | None, state: AppState)
     later = view_of(records(volume("final", dict(final))), (), Notes(), {})
     assert later.replicas[0].attempts == view.replicas[0].attempts
     assert status(later).roles[0].replicas[0].state == state
-    assert [change.state for change in replica_story(later, later.replicas[0])] == [AppState.RUNNING, state]
+    assert [change.state for change in replica_history(later, later.replicas[0])] == [AppState.RUNNING, state]
 
 
 def test_the_final_record_is_the_whole_truth() -> None:

@@ -170,7 +170,7 @@ def test_waiting_is_enough_to_end_a_stuck_cancel(
     runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who only waits carries out a cancel that a stopped supervisor does not serve."""
-    monkeypatch.setattr("torchx_core.schedulers.local.life.PATIENCE_S", 0.2)
+    monkeypatch.setattr("torchx_core.schedulers.local.liveness.PATIENCE_S", 0.2)
     handle = runner.run(app_of("sleep", "616.1"), "local_cwd", app_id="one")
     wait_until(lambda: running("616.1"), PATIENCE_S)
     os.kill(supervisor_of(state_dir, "one")[1], signal.SIGSTOP)

@@ -91,7 +91,7 @@ def test_a_stopped_supervisor_does_not_stop_a_cancel(
     runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A supervisor that does not act on a cancel is killed by a reader once its time is over."""
-    monkeypatch.setattr("torchx_core.schedulers.local.life.PATIENCE_S", 0.2)
+    monkeypatch.setattr("torchx_core.schedulers.local.liveness.PATIENCE_S", 0.2)
     handle = runner.run(app_of("sleep", "600.4"), "local_cwd", app_id="one")
     wait_until(lambda: running("600.4"), PATIENCE_S)
     os.kill(supervisor_of(state_dir, "one")[1], signal.SIGSTOP)
@@ -106,7 +106,7 @@ def test_a_stopped_guardian_does_not_stop_a_cancel(
     runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch, to_the_supervisor: signal.Signals
 ) -> None:
     """It is woken by a reader, and ends what its supervisor no longer can."""
-    monkeypatch.setattr("torchx_core.schedulers.local.life.PATIENCE_S", 0.2)
+    monkeypatch.setattr("torchx_core.schedulers.local.liveness.PATIENCE_S", 0.2)
     handle = runner.run(app_of(*escapee("esc-6")), "local_cwd", app_id="one")
     wait_until(lambda: len(running("esc-6")) >= 2, PATIENCE_S)
     guardian, supervisor = supervisor_of(state_dir, "one")

@@ -10,7 +10,7 @@ from local_apps import app_of
 
 from torchx_core import AppState, Runner
 from torchx_core.errors import SchedulerError
-from torchx_core.schedulers.local import life
+from torchx_core.schedulers.local import liveness
 from torchx_core.supervisor.tree import marked
 from torchx_core.testing import wait_until
 
@@ -28,8 +28,8 @@ def test_a_delete_by_force_names_what_does_not_end(
     wait_until(lambda: list(marked(str(app_dir))), 240)
     (pid,) = marked(str(app_dir))
     apply(app_dir / "spec.json", "cut in the middle")
-    monkeypatch.setattr(life, "KILL_PATIENCE_S", 0.0)
-    monkeypatch.setattr(life, "kill", _send_nothing)
+    monkeypatch.setattr(liveness, "KILL_PATIENCE_S", 0.0)
+    monkeypatch.setattr(liveness, "kill", _send_nothing)
     with pytest.raises(SchedulerError, match=f"do not end though they were killed: .*{pid}") as caught:
         runner.delete(handle, force=True)
     assert caught.value.retryable

@@ -9,6 +9,6 @@ def main(argv: list[str]) -> int:
         from torchx_core.schedulers.slurm.node.lead import lead
 
         return lead(argv[1])
-    from torchx_core.schedulers.slurm.node.play import play
+    from torchx_core.schedulers.slurm.node.task import run_task
 
-    return play(argv[1])
+    return run_task(argv[1])

@@ -19,9 +19,9 @@ from contextlib import suppress
 from typing import Final, cast
 
 from torchx_core.errors import TorchXError
-from torchx_core.schedulers.slurm.remote.desk import Desk
+from torchx_core.schedulers.slurm.remote.batch_requests import BatchRequests
 from torchx_core.schedulers.slurm.remote.failures import dump_error
-from torchx_core.schedulers.slurm.remote.pulls import Pulls
+from torchx_core.schedulers.slurm.remote.handler import Handler
 from torchx_core.supervisor.records import Json
 
 __all__ = ["Agent", "main"]
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 async def _serve() -> None:
-    agent = Agent(_say, Desk())
+    agent = Agent(_say, Handler())
     asyncio.get_running_loop().add_reader(_STDIN, lambda: agent.hear(os.read(_STDIN, _READ_SIZE)))
     await agent.over()
     asyncio.get_running_loop().remove_reader(_STDIN)
@@ -59,18 +59,18 @@ def _say(answer: Json) -> None:
 class Agent:
     """Answers questions as they come, each as soon as it can, in no order."""
 
-    def __init__(self, say: Callable[[Json], None], desk: Desk, *, idle_s: float = _IDLE_S) -> None:
+    def __init__(self, say: Callable[[Json], None], handler: Handler, *, idle_s: float = _IDLE_S) -> None:
         """Belong to the running event loop.
 
         Args:
             say: Sends an answer.
-            desk: Knows the answers.
+            handler: Knows the answers.
             idle_s: After how long without a question it is over.
         """
         self._say = say
-        self._desk = desk
+        self._handler = handler
         self._idle_s = idle_s
-        self._pulls = Pulls(self._desk.feed)
+        self._batch_requests = BatchRequests(self._handler.feed)
         self._rest = b""
         self._at_work: set[asyncio.Task[None]] = set()
         self._heard_at = time.monotonic()
@@ -97,7 +97,7 @@ class Agent:
         for task in self._at_work:
             task.cancel()
         await asyncio.gather(*self._at_work, return_exceptions=True)
-        self._pulls.close()
+        self._batch_requests.close()
 
     async def _attend(self, question: Json) -> None:
         answer = await self._answer(question)
@@ -110,12 +110,12 @@ class Agent:
         try:
             match question["verb"]:
                 case "pull":
-                    return {"ok": await self._pulls.pull(question)}
+                    return {"ok": await self._batch_requests.pull(question)}
                 case "leave":
-                    self._pulls.leave(str(question["feed"]))
+                    self._batch_requests.leave(str(question["feed"]))
                     return {"ok": None}
                 case _:
-                    return {"ok": await asyncio.to_thread(self._desk.answer, question)}
+                    return {"ok": await asyncio.to_thread(self._handler.answer, question)}
         except TorchXError as err:
             return {"error": dump_error(err)}
         except Exception as err:  # noqa: BLE001  (whoever asked must get an answer, and here is nobody else)

@@ -10,10 +10,10 @@ from itertools import count
 from typing import Final, cast
 
 from torchx_core.errors import SchedulerError
+from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel, Dial
 from torchx_core.schedulers.slurm.remote.failures import load_error
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 from torchx_core.schedulers.slurm.remote.question import Answer, LineError, Question
-from torchx_core.schedulers.slurm.remote.talk import Channel, Dial, Talk
 from torchx_core.supervisor.records import Json
 
 __all__ = ["Line"]
@@ -42,7 +42,7 @@ class Line:
         self._dial = dial
         self._numbers = count()
         self._open: dict[int, Question] = {}
-        self._talk: Talk | None = None
+        self._agent_client: AgentClient | None = None
         self._channel: Channel | None = None
         self._closing: asyncio.Task[None] | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -92,7 +92,7 @@ class Line:
             self._connecting.cancel()
             with suppress(asyncio.CancelledError):
                 await self._connecting
-        channel, self._channel, self._talk = self._channel, None, None
+        channel, self._channel, self._agent_client = self._channel, None, None
         if channel is not None:
             await channel.close()
         if self._closing is not None:
@@ -135,26 +135,26 @@ class Line:
         self._hurry.clear()
 
     async def _try(self) -> None:
-        talk = Talk(self._node, self._hear, lambda reason: self._lose(talk, reason))
+        agent_client = AgentClient(self._node, self._hear, lambda reason: self._lose(agent_client, reason))
         try:
-            channel = await self._dial(self._node, talk)
+            channel = await self._dial(self._node, agent_client)
         except SchedulerError as err:
             self._miss(err)
         except Exception as err:  # whatever else goes wrong, nobody may be left waiting for ever
             logger.exception("cannot reach login node %s", self._node)
             self._miss(SchedulerError(f"cannot reach login node {self._node}: {err!r}"))
         else:
-            self._reach(talk, channel)
+            self._reach(agent_client, channel)
 
-    def _reach(self, talk: Talk, channel: Channel) -> None:
-        self._talk, self._channel, self._connected_at = talk, channel, time.monotonic()
+    def _reach(self, agent_client: AgentClient, channel: Channel) -> None:
+        self._agent_client, self._channel, self._connected_at = agent_client, channel, time.monotonic()
         if self._away:
             self._away = False
             logger.info("login node %s is back", self._node)
         for question in list(self._open.values()):
             question.put(channel)
-        if talk.over:  # it ended before we knew it
-            self._lose(talk, "the connection was lost")
+        if agent_client.over:  # it ended before we knew it
+            self._lose(agent_client, "the connection was lost")
 
     def _miss(self, error: SchedulerError) -> None:
         """Tell those who do not wait; nobody waits for what will not get better by itself."""
@@ -165,11 +165,11 @@ class Line:
                 question.fail(str(error), retryable=error.retryable)
         self._delay_more(str(error))
 
-    def _lose(self, talk: Talk, reason: str) -> None:
+    def _lose(self, agent_client: AgentClient, reason: str) -> None:
         """Put again what was not answered: once, or for those who wait as often as it takes."""
-        if talk is not self._talk:
+        if agent_client is not self._agent_client:
             return
-        channel, self._channel, self._talk = self._channel, None, None
+        channel, self._channel, self._agent_client = self._channel, None, None
         if channel is not None:
             self._closing = self._loop.create_task(channel.close())
         if time.monotonic() - self._connected_at >= _STEADY_S:

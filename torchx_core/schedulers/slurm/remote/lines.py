@@ -10,14 +10,14 @@ from threading import Lock, Thread
 from typing import Final, TypeAlias
 
 from torchx_core.errors import SchedulerError
+from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel, Dial
 from torchx_core.schedulers.slurm.remote.line import Line
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
-from torchx_core.schedulers.slurm.remote.talk import Channel, Dial, Talk
 
 __all__ = ["Share", "dial_ssh"]
 
 
-async def dial_ssh(node: LoginNode, talk: Talk) -> Channel:
+async def dial_ssh(node: LoginNode, agent_client: AgentClient) -> Channel:
     """Open a channel over ssh.
 
     Raises:
@@ -28,7 +28,7 @@ async def dial_ssh(node: LoginNode, talk: Talk) -> Channel:
     except ModuleNotFoundError as err:
         message = f"slurm over ssh needs the extra 'ssh' ({err}); pip install 'torchx-core[ssh]'"
         raise SchedulerError(message) from err
-    return await dial(node, talk)
+    return await dial(node, agent_client)
 
 
 class Share:

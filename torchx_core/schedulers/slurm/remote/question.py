@@ -10,7 +10,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from torchx_core.errors import SchedulerError, TorchXError
-from torchx_core.schedulers.slurm.remote.talk import Channel
+from torchx_core.schedulers.slurm.remote.agent_client import Channel
 from torchx_core.supervisor.records import Json
 
 __all__ = ["Answer", "LineError", "Question"]
@@ -35,7 +35,7 @@ class Answer:
         self._future: Future[object] = Future()
         self._future.add_done_callback(self._ring)
         self._lock = Lock()
-        self._bells: set[_Bell] = set()
+        self._waiters: set[_Waiter] = set()
 
     @property
     def is_there(self) -> bool:
@@ -63,27 +63,27 @@ class Answer:
 
     async def wait_async(self, timeout_s: float | None) -> None:
         """Do the same on an event loop."""
-        bell = _Bell(asyncio.get_running_loop(), asyncio.Event())
+        waiter = _Waiter(asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
-            self._bells.add(bell)
+            self._waiters.add(waiter)
         try:
-            if not self.is_there:  # if it arrives from here on, the bell is rung
+            if not self.is_there:  # if it arrives from here on, the waiter is woken
                 with suppress(TimeoutError):
                     async with asyncio.timeout(timeout_s):
-                        await bell.there.wait()
+                        await waiter.there.wait()
         finally:
             with self._lock:
-                self._bells.remove(bell)
+                self._waiters.remove(waiter)
 
     def _ring(self, _future: Future[object]) -> None:
         with self._lock:
-            bells = list(self._bells)
-        for bell in bells:
+            waiters = list(self._waiters)
+        for waiter in waiters:
             with suppress(RuntimeError):  # its loop has ended meanwhile
-                bell.loop.call_soon_threadsafe(bell.there.set)
+                waiter.loop.call_soon_threadsafe(waiter.there.set)
 
 
-class _Bell(NamedTuple):
+class _Waiter(NamedTuple):
     """Somebody who waits on an event loop."""
 
     loop: asyncio.AbstractEventLoop

@@ -21,6 +21,7 @@ from torchx_core.schedulers.responses import (
 )
 from torchx_core.schedulers.scheduler import Scheduler
 from torchx_core.schedulers.slurm.options import slurm_run_opts
+from torchx_core.schedulers.slurm.remote.agent_client import Dial
 from torchx_core.schedulers.slurm.remote.answers import (
     dump_options,
     load_description,
@@ -32,7 +33,6 @@ from torchx_core.schedulers.slurm.remote.lines import Share, dial_ssh
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 from torchx_core.schedulers.slurm.remote.question import LineError
 from torchx_core.schedulers.slurm.remote.requests import dump_request, render_there
-from torchx_core.schedulers.slurm.remote.talk import Dial
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app
 from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
 from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts

@@ -11,9 +11,9 @@ from typing import Final, Protocol, cast
 import asyncssh  # noqa: TID253  (this module is imported by the first connection)
 
 from torchx_core.errors import SchedulerError
+from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel
+from torchx_core.schedulers.slurm.remote.bundle import bundle, command_line
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
-from torchx_core.schedulers.slurm.remote.parcel import command_line, parcel
-from torchx_core.schedulers.slurm.remote.talk import Channel, Talk
 
 __all__ = ["dial"]
 
@@ -24,7 +24,7 @@ _KEEPALIVE_S, _KEEPALIVES = 15.0, 3
 _CLOSE_S = 2.0
 
 
-async def dial(node: LoginNode, talk: Talk) -> Channel:
+async def dial(node: LoginNode, agent_client: AgentClient) -> Channel:
     """Connect, start the agent, wait until it has greeted.
 
     Raises:
@@ -33,13 +33,13 @@ async def dial(node: LoginNode, talk: Talk) -> Channel:
     _quiet()
     connection = await _connect(node)
     try:
-        session = _Session(talk)
+        session = _Session(agent_client)
         await cast("_Connection", connection).create_session(
             lambda: session, command_line(node), encoding=None
         )
         with suppress(BrokenPipeError):  # it has ended already; waiting for its greeting tells why
-            session.channel.write(parcel())
-        await talk.greeting()
+            session.channel.write(bundle())
+        await agent_client.greeting()
     except asyncssh.Error as err:
         await _hang_up(connection)
         raise SchedulerError(f"login node {node}: {err.reason}", retryable=True) from err
@@ -122,8 +122,8 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
     channel: _Pipe
 
-    def __init__(self, talk: Talk) -> None:
-        self._talk = talk
+    def __init__(self, agent_client: AgentClient) -> None:
+        self._agent_client = agent_client
         self._exit_code: int | None = None
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
@@ -131,16 +131,16 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         if datatype is None:
-            self._talk.printed(data)
+            self._agent_client.printed(data)
         else:
-            self._talk.complained(data)
+            self._agent_client.complained(data)
 
     def exit_status_received(self, status: int) -> None:
         self._exit_code = status
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = "the agent ended" if exc is None else _words(exc)
-        self._talk.closed(reason, exit_code=self._exit_code)
+        self._agent_client.closed(reason, exit_code=self._exit_code)
 
 
 _logger: Final = logging.getLogger("asyncssh")

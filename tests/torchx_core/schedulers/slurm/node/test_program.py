@@ -20,7 +20,7 @@ FIRST = {**os.environ, "SLURM_PROCID": "0"}
 TOLD_BEFORE = """
 import json, os, signal, sys
 from torchx_core.schedulers.slurm.node.guard import Guard
-from torchx_core.schedulers.slurm.node.play import run_attempts
+from torchx_core.schedulers.slurm.node.task import run_attempts
 from torchx_core.schedulers.slurm.node.replica import Replica
 from torchx_core.schedulers.slurm.node.signals import Signals
 with open(os.path.join(sys.argv[1], "plan.json")) as file:

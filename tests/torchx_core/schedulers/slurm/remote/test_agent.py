@@ -31,7 +31,7 @@ class _Asked:
     """An agent, and its last answer."""
 
     def __init__(self, node: NearNode) -> None:
-        self.agent = Agent(self._take, node.desk(), idle_s=0.01)
+        self.agent = Agent(self._take, node.handler(), idle_s=0.01)
         self._answers: asyncio.Queue[Json] = asyncio.Queue()
 
     def _take(self, answer: Json) -> None:
@@ -54,7 +54,7 @@ def test_it_ends_when_nobody_asks() -> None:
     """Whoever asked may be gone without a word, and nothing may be left on a login node."""
 
     async def lonely() -> bool:
-        return await _ends(Agent(lambda _: None, NearNode().desk(), idle_s=0.01), 10)
+        return await _ends(Agent(lambda _: None, NearNode().handler(), idle_s=0.01), 10)
 
     assert asyncio.run(lonely())
 
@@ -80,7 +80,7 @@ def test_questions_arrive_in_pieces() -> None:
     answers: list[Json] = []
 
     async def ask() -> None:
-        agent = Agent(answers.append, node.desk(), idle_s=0.01)
+        agent = Agent(answers.append, node.handler(), idle_s=0.01)
         data = _line(1, "list") + _line(2, "describe", app_id="nobody") + _line(3, "owner", app_id="nobody")
         for i in range(0, len(data), 7):
             agent.hear(data[i : i + 7])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
-__all__ = ["Keeping", "read_keeping"]
+__all__ = ["LogStorage", "read_log_storage"]
 
 _LOCAL = "local"
 _UNITS = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -13,7 +13,7 @@ _UNREACHED = 1e11
 """A ``max-size`` of that many bytes bounds no log: the driver ``local`` knows no other word for that."""
 
 
-class Keeping(NamedTuple):
+class LogStorage(NamedTuple):
     """What becomes of the lines."""
 
     rotates: bool
@@ -25,22 +25,24 @@ class Keeping(NamedTuple):
     """
 
 
-def read_keeping(container: object) -> Keeping:
+def read_log_storage(container: object) -> LogStorage:
     """Read it from what the engine tells of a container.
 
     Source: the defaults of the drivers in the engine's documentation: ``json-file`` keeps all, ``local`` five
     files of 20 MB. That ``local`` stores no newline after several records was seen on engine 20.10.24.
 
     Example:
-        >>> read_keeping({"HostConfig": {"LogConfig": {"Type": "json-file", "Config": {"max-size": "10m"}}}})
-        Keeping(rotates=True, drops_newlines=False)
+        >>> read_log_storage(
+        ...     {"HostConfig": {"LogConfig": {"Type": "json-file", "Config": {"max-size": "10m"}}}}
+        ... )
+        LogStorage(rotates=True, drops_newlines=False)
     """
     host = cast("Mapping[str, Mapping[str, object]]", cast("Mapping[str, object]", container)["HostConfig"])
     log = host.get("LogConfig") or {}
     driver = str(log.get("Type"))
     config = cast("Mapping[str, str] | None", log.get("Config")) or {}
     size = config.get("max-size", "20m" if driver == _LOCAL else "-1").lower()
-    return Keeping(rotates=0 < _bytes(size) < _UNREACHED, drops_newlines=driver == _LOCAL)
+    return LogStorage(rotates=0 < _bytes(size) < _UNREACHED, drops_newlines=driver == _LOCAL)
 
 
 def _bytes(size: str) -> float:

@@ -15,7 +15,7 @@ from torchx_core import AppDef, Role
 from torchx_core.errors import AppIdConflictError, SchedulerError, SubmitFailedError, UnknownAppException
 from torchx_core.runner import Runner
 from torchx_core.schedulers import FollowOptions, Scheduler
-from torchx_core.schedulers.slurm.remote import talk
+from torchx_core.schedulers.slurm.remote import agent_client
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 from torchx_core.schedulers.slurm.remote.scheduler import RemoteSlurmScheduler
 from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
@@ -187,7 +187,7 @@ def test_a_runner_over_there(dial: PipeDial, commands: Path, tmp_path: Path) -> 
 
 def test_a_python_that_says_nothing(dial: PipeDial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Is not waited for in vain; it may have been slow only."""
-    monkeypatch.setattr(talk, "_GREETING_S", 0.3)
+    monkeypatch.setattr(agent_client, "_GREETING_S", 0.3)
     scheduler = _scheduler(dial, tmp_path, _program(tmp_path / "python", "exec cat >/dev/null"))
     with pytest.raises(
         SchedulerError, match=r"login node here: .*/python said nothing within 0\.3 s"

@@ -13,7 +13,7 @@ from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.slurm.remote.login_node import PYTHON_VARIABLE, LoginNode
 from torchx_core.supervisor.records import Json
 
-__all__ = ["Channel", "Dial", "Talk"]
+__all__ = ["AgentClient", "Channel", "Dial"]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Channel(Protocol):
         ...
 
 
-class Talk:
+class AgentClient:
     """Is told what arrives on a channel; whoever made the channel tells it."""
 
     def __init__(
@@ -126,8 +126,8 @@ class Talk:
         )
 
 
-Dial: TypeAlias = Callable[[LoginNode, Talk], Awaitable[Channel]]
-"""Opens a channel, which tells the talk what arrives; raises SchedulerError. The agent has greeted then."""
+Dial: TypeAlias = Callable[[LoginNode, AgentClient], Awaitable[Channel]]
+"""Opens a channel, which tells the client what arrives; raises SchedulerError. The agent has greeted then."""
 
 
 class _Lines:

@@ -11,10 +11,10 @@ from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.secrets import mask_env
 from torchx_core.specs import AppDef, CfgVal
 
-__all__ = ["asked_for", "remasked"]
+__all__ = ["comparable_request", "remasked"]
 
 
-def asked_for(app: AppDef, cfg: Mapping[str, CfgVal], salt: str) -> Json:
+def comparable_request(app: AppDef, cfg: Mapping[str, CfgVal], salt: str) -> Json:
     """Return app and cfg with secrets masked, and a digest of each secret.
 
     Two requests are the same when these values, made with one salt, are equal.
@@ -30,7 +30,7 @@ def asked_for(app: AppDef, cfg: Mapping[str, CfgVal], salt: str) -> Json:
 
 
 def remasked(app: AppDef, asked: Json, salt: str) -> Json:
-    """Return the stored request as `asked_for` gives it, though a release stored it that masked less."""
+    """Return a stored request as `comparable_request` gives it, though it was stored masking less."""
     secrets = dict(cast("dict[str, str]", asked["secrets"]))
     document = app.to_dict()
     for role in cast("list[dict[str, object]]", document["roles"]):

@@ -6,7 +6,7 @@ import re
 import time
 from calendar import timegm
 
-__all__ = ["STAMP_SIZE", "check_stamp", "moved_back", "to_seconds", "unix_time"]
+__all__ = ["STAMP_SIZE", "check_timestamp", "moved_back", "to_seconds", "unix_time"]
 
 STAMP_SIZE = 30
 """``2026-11-21T14:36:18.123456789Z``"""
@@ -16,7 +16,7 @@ _WHOLE = 19
 _FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 
-def check_stamp(stamp: bytes) -> bytes:
+def check_timestamp(stamp: bytes) -> bytes:
     """Return the stamp.
 
     Raises:

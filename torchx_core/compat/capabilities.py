@@ -8,7 +8,7 @@ from typing import Final
 from torchx_core.compat.processes import LOCAL_CLASS
 from torchx_core.schedulers import Capabilities
 
-__all__ = ["KNOWN", "UNKNOWN", "claims_of"]
+__all__ = ["KNOWN", "UNKNOWN", "capabilities_of"]
 
 # All of them: a wish to cancel is written down, so a cancelled app is CANCELLED whatever TorchX calls it.
 # None of them: reports, gang, deadline and lease need something of ours beside the app. Attempts are not
@@ -58,6 +58,6 @@ UNKNOWN: Final = Capabilities(
 """Of a scheduler that only its plugin knows: what the bridge does by itself."""
 
 
-def claims_of(classes: Sequence[str]) -> Capabilities:
+def capabilities_of(classes: Sequence[str]) -> Capabilities:
     """Return the capabilities of a scheduler with these classes, its own first."""
     return next((KNOWN[name] for name in classes if name in KNOWN), UNKNOWN)

@@ -11,7 +11,7 @@ from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Answer, Exchange, Request
 from torchx_core.schedulers.docker.http_body import ProtocolError
 
-__all__ = ["Inquiry", "Questions"]
+__all__ = ["Questions", "RequestChain"]
 
 T = TypeVar("T")
 Questions: TypeAlias = Generator[Sequence[Request], list[Answer], T]
@@ -20,7 +20,7 @@ Questions: TypeAlias = Generator[Sequence[Request], list[Answer], T]
 _TIMEOUT_S = 60.0
 
 
-class Inquiry(Generic[T]):
+class RequestChain(Generic[T]):
     """Call `advance` until `done`."""
 
     def __init__(self, endpoint: Endpoint, version: str, questions: Questions[T], now: float) -> None:

@@ -21,13 +21,13 @@ from torchx_core.schedulers import (
 from torchx_core.schedulers.events import StreamName
 from torchx_core.specs import AppState, ReplicaStatus, is_terminal
 
-__all__ = ["Gathered", "Gatherer"]
+__all__ = ["Polled", "Poller"]
 
 _TRIES = 5
 """How often the log of a replica that has ended is asked for before it counts as lost."""
 
 
-class Gathered(NamedTuple):
+class Polled(NamedTuple):
     """What one look found, and the place after it."""
 
     events: tuple[AppEvent, ...]
@@ -42,7 +42,7 @@ class _Read(NamedTuple):
     """Whether nothing will come any more from a replica that has ended."""
 
 
-class Gatherer:
+class Poller:
     """Looks at one app for one reader; one look at a time."""
 
     def __init__(self, handle: str, record: Record, backend: Backend, options: FollowOptions) -> None:
@@ -53,7 +53,7 @@ class Gatherer:
         self._failures: dict[str, int] = {}
         self._more = False
 
-    def __call__(self, place: Place) -> Gathered:
+    def __call__(self, place: Place) -> Polled:
         """Return what is new since the place.
 
         Raises:
@@ -70,7 +70,7 @@ class Gatherer:
         self._more = False
         for replica in self._wanted(known):
             events += self._of_replica(known, replica, after)
-        return Gathered((*events, *self._end(known, after)), after, self._more)
+        return Polled((*events, *self._end(known, after)), after, self._more)
 
     def _beginning(self, known: Known, place: Place) -> list[AppEvent]:
         if known.running_at is None or not _is_first(place, "running"):

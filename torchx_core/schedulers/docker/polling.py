@@ -1,4 +1,4 @@
-"""Looks at an app as `attend.look` does, with questions that nobody waits for."""
+"""Looks at an app as `reconcile.look` does, with questions that nobody waits for."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from torchx_core.schedulers.docker.answers import (
     volume_of,
 )
 from torchx_core.schedulers.docker.api import Json
-from torchx_core.schedulers.docker.attend import archive
 from torchx_core.schedulers.docker.client import Refused
 from torchx_core.schedulers.docker.exchange import Answer, Request
-from torchx_core.schedulers.docker.inquiry import Questions
 from torchx_core.schedulers.docker.labels import INDEX, of_app
 from torchx_core.schedulers.docker.notes import Notes, read_notes
+from torchx_core.schedulers.docker.reconcile import archive
 from torchx_core.schedulers.docker.records import AppRecord
+from torchx_core.schedulers.docker.request_chain import Questions
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE
 from torchx_core.schedulers.docker.view import AppView, is_up, replicas_among, unexplained, view_of
 

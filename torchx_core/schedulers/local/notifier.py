@@ -10,7 +10,7 @@ import select
 
 from torchx_core.schedulers.local.inotify import Inotify, InotifyPool
 
-__all__ = ["Doorbell", "Look"]
+__all__ = ["Look", "Notifier"]
 
 FIRST_LOOK_S = 0.005
 LAST_LOOK_S = 0.1
@@ -35,7 +35,7 @@ class Look:
         self._next = FIRST_LOOK_S
 
 
-class Doorbell:
+class Notifier:
     """Blocks one thread until the file grows or the pipe hangs up."""
 
     def __init__(self, path: str, alive: int, pool: InotifyPool) -> None:

@@ -32,7 +32,7 @@ from torchx_core.schedulers.docker.view import (
 )
 from torchx_core.specs import AppState
 
-__all__ = ["archive", "attend", "carry_out", "halt", "look", "settle", "stop_what_was_started"]
+__all__ = ["archive", "carry_out", "halt", "look", "reconcile", "record_end", "stop_what_was_started"]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _MOST_STEPS = 20
 """More than any app needs between two waits; a bound, because a loop without one may be a busy one."""
 
 
-def attend(engine: Engine, session: str, app_id: str) -> AppView | None:
+def reconcile(engine: Engine, session: str, app_id: str) -> AppView | None:
     """Return how the app stands, after doing what is to be done about it; None when there is no such app.
 
     Takes three requests while there is nothing to do, one once the app is over.
@@ -76,7 +76,7 @@ def containers_of(engine: Engine, key: str) -> list[Container]:
     return replicas_among(engine.containers(of_app(key)))
 
 
-def settle(engine: Engine, view: AppView, outcome: str, msg: str) -> None:
+def record_end(engine: Engine, view: AppView, outcome: str, msg: str) -> None:
     """Write how the app ended, unless somebody has written it."""
     reports = view.notes.reports
     result = None if reports is None else last_result(reports)
@@ -137,7 +137,7 @@ def carry_out(engine: Engine, view: AppView, decision: Decision) -> None:
         case Launch():
             _launch(engine, view, decision)
         case Finish():
-            settle(engine, view, decision.outcome, decision.msg)
+            record_end(engine, view, decision.outcome, decision.msg)
         case _:
             assert_never(decision)
 

@@ -10,10 +10,10 @@ from torchx_core.schedulers.scheduler import EventFeed
 from torchx_core.schedulers.slurm.remote.batches import dump_batch
 from torchx_core.supervisor.records import Json
 
-__all__ = ["Pulls"]
+__all__ = ["BatchRequests"]
 
 
-class Pulls:
+class BatchRequests:
     """Keeps a follower's feed open between two questions; the cursor in the question decides all the same."""
 
     def __init__(self, open_feed: Callable[[Json], EventFeed]) -> None:

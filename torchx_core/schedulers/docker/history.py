@@ -1,7 +1,7 @@
-"""What a stream says of an app, told from how it stands; pure.
+"""What a stream says of an app, read from how it stands; pure.
 
-The more is known the longer the story gets, and its beginning stays: so the number of things said is a place
-in it, and whoever reads it later reads what was told live.
+The more is known the longer the history gets, and its beginning stays: so the number of things said is a
+place in it, and whoever reads it later reads what was told live.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from torchx_core.schedulers.events import ReplicaChanged, StateChanged
 from torchx_core.specs import AppState
 from torchx_core.supervisor.signals import exit_of
 
-__all__ = ["app_story", "attempts_begun", "last_word", "replica_story"]
+__all__ = ["app_history", "attempts_begun", "last_word", "replica_history"]
 
 
-def app_story(view: AppView) -> list[StateChanged]:
+def app_history(view: AppView) -> list[StateChanged]:
     """Return the changes of the app's state, without its end."""
     begun_at = view.records.begun_at
     if begun_at is None or not any(_begun(view, replica) for replica in view.replicas):
         return []
-    story = [StateChanged(state=AppState.RUNNING, time=begun_at)]
+    history = [StateChanged(state=AppState.RUNNING, time=begun_at)]
     stop = _stop(view)
     if stop is not None and stop.outcome == AppState.CANCELLED.name:
-        story.append(StateChanged(state=AppState.RUNNING, time=stop.time, msg=f"stopping: {stop.msg}"))
-    return story
+        history.append(StateChanged(state=AppState.RUNNING, time=stop.time, msg=f"stopping: {stop.msg}"))
+    return history
 
 
 def last_word(view: AppView) -> StateChanged:
@@ -38,16 +38,16 @@ def last_word(view: AppView) -> StateChanged:
     return StateChanged(state=told.state, time=cast("float", final["ended_at"]), msg=told.msg, status=told)
 
 
-def replica_story(view: AppView, replica: ReplicaView) -> list[ReplicaChanged]:
+def replica_history(view: AppView, replica: ReplicaView) -> list[ReplicaChanged]:
     """Return starts and ends of the replica's attempts, in turn."""
     if not view.app.has_shim:
-        return _story_without_journal(view, replica)
-    story: list[ReplicaChanged] = []
+        return _history_without_journal(view, replica)
+    history: list[ReplicaChanged] = []
     for attempt in replica.attempts:
-        story.append(_change(replica, attempt.number, AppState.RUNNING, attempt.started_at))
+        history.append(_change(replica, attempt.number, AppState.RUNNING, attempt.started_at))
         if _ended(view, replica, attempt):
-            story.append(_end(view, replica, attempt))
-    return story
+            history.append(_end(view, replica, attempt))
+    return history
 
 
 def attempts_begun(view: AppView, replica: ReplicaView) -> int:
@@ -62,15 +62,15 @@ def _begun(view: AppView, replica: ReplicaView) -> bool:
     return bool(replica.attempts) or (up and not view.app.has_shim)
 
 
-def _story_without_journal(view: AppView, replica: ReplicaView) -> list[ReplicaChanged]:
+def _history_without_journal(view: AppView, replica: ReplicaView) -> list[ReplicaChanged]:
     """Tell one start and one end: the engine does not know of the attempts between."""
     if not _begun(view, replica):
         return []
-    story = [_change(replica, 0, AppState.RUNNING, view.records.begun_at)]
+    history = [_change(replica, 0, AppState.RUNNING, view.records.begun_at)]
     last = replica.last
     if last is not None and view.over:
-        story.append(_end(view, replica, last))
-    return story
+        history.append(_end(view, replica, last))
+    return history
 
 
 def _ended(view: AppView, replica: ReplicaView, attempt: Attempt) -> bool:

@@ -24,7 +24,7 @@ from torchx_core.supervisor.reading import DamagedFile, open_regular, read_bytes
 from torchx_core.supervisor.records import CANCEL, FINAL, JOURNAL, LOCK, SUPERVISOR_LOG, read_json
 from torchx_core.supervisor.tree import descendants, is_zombie, kill, marked, serves, serving
 
-__all__ = ["REAP_LOCK", "end_by_force", "end_orphans", "is_served", "settle"]
+__all__ = ["REAP_LOCK", "end_by_force", "end_orphans", "is_served", "reconcile"]
 
 REAP_LOCK = "reap.lock"
 
@@ -54,20 +54,20 @@ def is_served(record: AppRecord) -> bool:
     return False
 
 
-def settle(record: AppRecord) -> machine.State:
+def reconcile(record: AppRecord) -> machine.State:
     """Return the app's true state, after making it true where its supervisor no longer can.
 
     Raises:
         CorruptRecordError: Its files cannot say.
     """
     with record.naming_damage():
-        state = _settle(record)
+        state = _reconcile(record)
         if len(state.replicas) != len(record.plan.replicas):
             raise DamagedFile(record.path(FINAL), "tells of other replicas than were submitted")
         return state
 
 
-def _settle(record: AppRecord) -> machine.State:
+def _reconcile(record: AppRecord) -> machine.State:
     ended = read_final(record.directory)
     if ended is not None:
         return ended

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from torchx_core.schedulers.docker.history import app_history, replica_history
 from torchx_core.schedulers.docker.notes import Attempt, Notes
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, Stop, dump_stop
-from torchx_core.schedulers.docker.story import app_story, replica_story
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView
 from torchx_core.specs import AppState
 
@@ -45,7 +45,7 @@ def view(
 
 def told(view: AppView) -> list[tuple[int, AppState]]:
     """Return attempt and state of each change of the replica."""
-    return [(change.attempt, change.state) for change in replica_story(view, view.replicas[0])]
+    return [(change.attempt, change.state) for change in replica_history(view, view.replicas[0])]
 
 
 ORDERED = (Restart(number=1, targets={0: 1}, cause="r/1 failed", time=4.5),)
@@ -72,11 +72,11 @@ LIVES = {
 
 @pytest.mark.parametrize("life", LIVES.values(), ids=LIVES.keys())
 def test_what_was_told_stays_told(life: list[AppView]) -> None:
-    """Each look at an app gives the story of the look before, or a longer one."""
+    """Each look at an app gives the history of the look before, or a longer one."""
     for before, after in pairwise(life):
-        story = replica_story(before, before.replicas[0])
-        assert replica_story(after, after.replicas[0])[: len(story)] == story
-        assert app_story(after)[: len(app_story(before))] == app_story(before)
+        history = replica_history(before, before.replicas[0])
+        assert replica_history(after, after.replicas[0])[: len(history)] == history
+        assert app_history(after)[: len(app_history(before))] == app_history(before)
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_attempts_are_told_one_after_the_other() -> None:
 def test_an_app_that_never_began_tells_nothing() -> None:
     """Its end will say all there is to say."""
     created = view(phase=Phase.CREATED, stop=CANCEL)
-    assert app_story(created) == []
+    assert app_history(created) == []
     assert told(created) == []

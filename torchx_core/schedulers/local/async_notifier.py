@@ -1,4 +1,4 @@
-"""Does what `doorbell` does on an event loop; a module of its own, for asyncio takes long to import."""
+"""Does what `notifier` does on an event loop; a module of its own, for asyncio takes long to import."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar
 
-from torchx_core.schedulers.local.doorbell import Look
 from torchx_core.schedulers.local.inotify import OVERFLOW, InotifyPool
+from torchx_core.schedulers.local.notifier import Look
 
-__all__ = ["AsyncDoorbell"]
+__all__ = ["AsyncNotifier"]
 
 
 class _Hub:
@@ -21,26 +21,26 @@ class _Hub:
         self._loop = loop
         self._pool = pool
         self._inotify = pool.take()
-        self._bells: dict[int, list[Callable[[], None]]] = {}
+        self._notifiers: dict[int, list[Callable[[], None]]] = {}
         loop.add_reader(self._inotify.fd, self._ring)
 
     @classmethod
     def join(
-        cls, loop: asyncio.AbstractEventLoop, pool: InotifyPool, path: str, bell: Callable[[], None]
+        cls, loop: asyncio.AbstractEventLoop, pool: InotifyPool, path: str, notifier: Callable[[], None]
     ) -> tuple[_Hub, int]:
         hub = cls._hubs.get(loop)
         if hub is None:
             hub = cls._hubs[loop] = cls(loop, pool)
         watch = hub._inotify.add(path)
-        hub._bells.setdefault(watch, []).append(bell)
+        hub._notifiers.setdefault(watch, []).append(notifier)
         return hub, watch
 
-    def leave(self, watch: int, bell: Callable[[], None]) -> None:
-        self._bells[watch].remove(bell)
-        if not self._bells[watch]:
-            del self._bells[watch]
+    def leave(self, watch: int, notifier: Callable[[], None]) -> None:
+        self._notifiers[watch].remove(notifier)
+        if not self._notifiers[watch]:
+            del self._notifiers[watch]
             self._inotify.remove(watch)
-        if not self._bells:
+        if not self._notifiers:
             self._loop.remove_reader(self._inotify.fd)
             self._pool.give_back(self._inotify)
             del self._hubs[self._loop]
@@ -48,14 +48,14 @@ class _Hub:
     def _ring(self) -> None:
         watches = self._inotify.read()
         if OVERFLOW in watches:  # the kernel dropped events: anybody's file may have grown
-            watches = set(self._bells)
+            watches = set(self._notifiers)
         for watch in watches:
-            for bell in self._bells.get(watch, ()):
-                bell()
+            for notifier in self._notifiers.get(watch, ()):
+                notifier()
 
 
-class AsyncDoorbell:
-    """Does what `Doorbell` does on an event loop: no thread, and one inotify instance for all."""
+class AsyncNotifier:
+    """Does what `Notifier` does on an event loop: no thread, and one inotify instance for all."""
 
     def __init__(self, path: str, alive: int, pool: InotifyPool) -> None:
         """Start watching; to be made on the loop that waits."""

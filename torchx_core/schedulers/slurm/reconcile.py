@@ -23,7 +23,7 @@ from torchx_core.supervisor.reading import DamagedFile, is_there
 from torchx_core.supervisor.records import read_json
 from torchx_core.supervisor.shape import Misshapen, read_shaped
 
-__all__ = ["Look", "Standing", "ask_about_all", "exists", "is_known_over", "jobs_left", "look", "settle"]
+__all__ = ["Look", "Standing", "ask_about_all", "exists", "is_known_over", "jobs_left", "look", "reconcile"]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -31,13 +31,13 @@ _FRESH_S = 1.0
 """How old Slurm's answer may be for somebody who asks how an app stands."""
 
 
-def settle(record: AppRecord, queue: JobQueue) -> Standing:
+def reconcile(record: AppRecord, queue: JobQueue) -> Standing:
     """Look, asking Slurm if its own files do not say it all; a controller that is away changes nothing."""
     with record.naming_damage():
-        return _settle(record, queue)
+        return _reconcile(record, queue)
 
 
-def _settle(record: AppRecord, queue: JobQueue) -> Standing:
+def _reconcile(record: AppRecord, queue: JobQueue) -> Standing:
     final = record.read(FINAL, FinalFile)
     if final is not None:
         return _over(record, final)
@@ -105,7 +105,7 @@ def is_known_over(record: AppRecord) -> bool:
 
 
 def ask_about_all(session_dir: str, queue: JobQueue) -> None:
-    """See that accounting is asked once for all apps of a session that `settle` is about to look at."""
+    """See that accounting is asked once for all apps of a session that `reconcile` is about to look at."""
     jobs = dict(_open_jobs(session_dir))
     if jobs:
         with suppress(SchedulerError):

@@ -14,10 +14,10 @@ from torchx_core.schedulers.docker.events import ALL, EventStream
 from torchx_core.schedulers.docker.exchange import Exchange
 from torchx_core.schedulers.docker.labels import of_session
 
-__all__ = ["Bells", "LoopBell", "wait_for", "wait_for_async"]
+__all__ = ["LoopNotifier", "Notifier", "wait_for", "wait_for_async"]
 
 
-class Bells:
+class Notifier:
     """What the feeds of one scheduler object share: per event loop, one stream of the session's events."""
 
     def __init__(self, endpoint: Endpoint, version: str, session: str) -> None:
@@ -26,21 +26,21 @@ class Bells:
         self.version = version
         self._filters = of_session(session)
         self._lock = Lock()
-        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBell] = WeakKeyDictionary()
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopNotifier] = WeakKeyDictionary()
 
-    def join(self, key: str, ring: Callable[[], None]) -> LoopBell:
+    def join(self, key: str, ring: Callable[[], None]) -> LoopNotifier:
         """Have `ring` called, on the running event loop, whenever something happened to the app."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            bell = self._of_loop.get(loop)
-            if bell is None or bell.closed:
+            notifier = self._of_loop.get(loop)
+            if notifier is None or notifier.closed:
                 stream = EventStream(self.endpoint, self.version, self._filters)
-                bell = self._of_loop[loop] = LoopBell(loop, stream)
-        bell.add(key, ring)
-        return bell
+                notifier = self._of_loop[loop] = LoopNotifier(loop, stream)
+        notifier.add(key, ring)
+        return notifier
 
 
-class LoopBell:
+class LoopNotifier:
     """A stream of events on an event loop; it is closed when the last one leaves."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stream: EventStream) -> None:

@@ -20,17 +20,17 @@ from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
 from torchx_core.specs import AppDryRunInfo
 from torchx_core.supervisor.records import Json
 
-__all__ = ["Desk"]
+__all__ = ["Handler"]
 
 _Scheduler: TypeAlias = Scheduler[SlurmRequest]
-_Verb: TypeAlias = Callable[["Desk", _Scheduler, Json], object]
+_Verb: TypeAlias = Callable[["Handler", _Scheduler, Json], object]
 
 
 def _make_scheduler(session: str, state_dir: str) -> _Scheduler:
     return SlurmScheduler("slurm", session, state_dir=state_dir)
 
 
-class Desk:
+class Handler:
     """Has a scheduler for every session that it is asked about."""
 
     def __init__(self, make: Callable[[str, str], _Scheduler] = _make_scheduler) -> None:
@@ -78,18 +78,18 @@ def _app_id(question: Json) -> str:
     return str(question["app_id"])
 
 
-def _schedule(_desk: Desk, scheduler: _Scheduler, question: Json) -> str:
+def _schedule(_handler: Handler, scheduler: _Scheduler, question: Json) -> str:
     home, state = os.path.expanduser("~"), _root(question)
     request = load_request(cast("Json", question["request"]), home=home, state=state)
     return scheduler.schedule(AppDryRunInfo(request, str))
 
 
-def _describe(_desk: Desk, scheduler: _Scheduler, question: Json) -> object:
+def _describe(_handler: Handler, scheduler: _Scheduler, question: Json) -> object:
     told = scheduler.describe(_app_id(question))
     return None if told is None else dump_description(told)
 
 
-def _cancel(_desk: Desk, scheduler: _Scheduler, question: Json) -> str:
+def _cancel(_handler: Handler, scheduler: _Scheduler, question: Json) -> str:
     return scheduler.cancel(
         _app_id(question),
         grace_s=cast("float | None", question["grace_s"]),
@@ -98,7 +98,7 @@ def _cancel(_desk: Desk, scheduler: _Scheduler, question: Json) -> str:
     ).name
 
 
-def _take_over(_desk: Desk, scheduler: _Scheduler, question: Json) -> bool:
+def _take_over(_handler: Handler, scheduler: _Scheduler, question: Json) -> bool:
     return scheduler.take_over(
         _app_id(question),
         str(question["token"]),
@@ -107,7 +107,7 @@ def _take_over(_desk: Desk, scheduler: _Scheduler, question: Json) -> bool:
     )
 
 
-def _prune(_desk: Desk, scheduler: _Scheduler, question: Json) -> list[str]:
+def _prune(_handler: Handler, scheduler: _Scheduler, question: Json) -> list[str]:
     return scheduler.prune(
         max_age_s=cast("float | None", question["max_age_s"]),
         max_count=cast("int | None", question["max_count"]),
@@ -115,8 +115,8 @@ def _prune(_desk: Desk, scheduler: _Scheduler, question: Json) -> list[str]:
     )
 
 
-def _open(desk: Desk, _scheduler: _Scheduler, question: Json) -> Json:
-    feed = desk.feed(question)
+def _open(handler: Handler, _scheduler: _Scheduler, question: Json) -> Json:
+    feed = handler.feed(question)
     try:
         return {"cursor": feed.cursor, "done": feed.done}
     finally:

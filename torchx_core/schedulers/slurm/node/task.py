@@ -17,7 +17,7 @@ PEERS_S = 15.0
 """How long, after their grace period, the end of those that start again together is waited for."""
 
 
-def play(directory: str) -> int:
+def run_task(directory: str) -> int:
     """Run a replica until nothing starts it any more; return the exit code of the task."""
     outlive_signals()
     replica = Replica(directory, read_json(os.path.join(directory, "plan.json")) or {})
@@ -31,7 +31,7 @@ def play(directory: str) -> int:
 
 
 def work(replica: Replica, guard: Guard) -> int:
-    """Do what `play` does, in the process that the guard stands beside."""
+    """Do what `run_task` does, in the process that the guard stands beside."""
     try:
         code = run_attempts(replica, Signals(), guard)
     except Superseded:

@@ -17,7 +17,7 @@ from typing import Final
 import torchx_core
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 
-__all__ = ["command_line", "parcel"]
+__all__ = ["bundle", "command_line"]
 
 _PARTS: Final = ("__init__.py", "errors.py", "terminal.py", "specs", "supervisor", "schedulers")
 _LEFT_OUT: Final = ("schedulers/docker", "schedulers/local")
@@ -39,7 +39,7 @@ main()
 
 
 def command_line(node: LoginNode) -> str:
-    """Return what the login node's shell runs, whichever shell it is: it reads `parcel`.
+    """Return what the login node's shell runs, whichever shell it is: it reads `bundle`.
 
     The Python looks at no directory and no variable that could change what it imports.
     """
@@ -47,7 +47,7 @@ def command_line(node: LoginNode) -> str:
 
 
 @cache
-def parcel() -> bytes:
+def bundle() -> bytes:
     """Return two lines: the program that reads the second one, and the archive."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
