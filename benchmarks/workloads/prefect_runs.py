@@ -29,7 +29,7 @@ _BOTH: tuple[SideName, ...] = ("floor", "ours")
 _PAGE = 200
 """How many records Prefect's server returns at most."""
 _PATIENCE_S = 240.0
-_SERVE = Path(__file__).parents[1] / "programs" / "serve_held.py"
+_SERVE = Path(__file__).parents[1] / "programs" / "serve_attached.py"
 
 
 def measure(side: PrefectSide, folder: Path, *, repeats: int, lines: int) -> Samples:

@@ -23,9 +23,9 @@ from torchx_core import AppDef, Role
 from torchx_core.schedulers.docker.answers import Container, Inspection
 from torchx_core.schedulers.docker.decide import Decision, End, Finish, Halt, Launch, Order, decide
 from torchx_core.schedulers.docker.labels import INDEX
-from torchx_core.schedulers.docker.notes import Attempt, Notes, Over
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, Stop
 from torchx_core.schedulers.docker.view import AppView, Phase, unexplained, view_of
+from torchx_core.schedulers.docker.volume_state import Attempt, Over, VolumeState
 
 KILLED = 137
 TOLD = 143
@@ -121,7 +121,7 @@ def seen(record: AppRecord, world: World) -> AppView:
         for i, box in enumerate(world.boxes)
     ]
     attempts = {i: tuple(map(_attempt, box.journal)) for i, box in enumerate(world.boxes) if box.journal}
-    notes = Notes(
+    volume_state = VolumeState(
         attempts=attempts, over=None if world.over is None else Over(why="failed", index=world.over)
     )
     zero = "1970-01-01T00:00:00Z"
@@ -135,7 +135,7 @@ def seen(record: AppRecord, world: World) -> AppView:
             error="",
             restarts=world.boxes[i].restarts,
         )
-        for container in unexplained(containers, notes)
+        for container in unexplained(containers, volume_state)
     }
     stop = (
         Stop(outcome=world.stop[0], msg="", grace_s=1.0, time=0.0, cause=world.stop[1])
@@ -147,7 +147,7 @@ def seen(record: AppRecord, world: World) -> AppView:
         for n, targets in enumerate(world.restarts, 1)
     )
     return view_of(
-        Records(app=record, begun_at=0.1, stop=stop, restarts=restarts), containers, notes, inspections
+        Records(app=record, begun_at=0.1, stop=stop, restarts=restarts), containers, volume_state, inspections
     )
 
 

@@ -27,9 +27,9 @@ from torchx_core.schedulers.docker.endpoint import Endpoint, find_endpoint
 from torchx_core.schedulers.docker.exchange import Request
 from torchx_core.schedulers.docker.frames import Frames
 from torchx_core.schedulers.docker.http_body import Body
-from torchx_core.schedulers.docker.notes import last_result, read_notes
 from torchx_core.schedulers.docker.request_chain import Questions, RequestChain
 from torchx_core.schedulers.docker.sdk import sdk_client
+from torchx_core.schedulers.docker.volume_state import last_result, read_volume_state
 from torchx_core.schedulers.slurm.accounting import _parse as parse_accounting
 from torchx_core.schedulers.slurm.job import parse_queue
 from torchx_core.supervisor.reports import BadReport, parse_report
@@ -120,7 +120,7 @@ def _notes(text: str) -> None:
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    read_notes(archive.getvalue())
+    read_volume_state(archive.getvalue())
     last_result(archive.getvalue())
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar, cast
 from torchx_core.errors import CorruptRecordError, InvalidInputError, NewerRecordError
 from torchx_core.schedulers.docker.client import Json
 from torchx_core.schedulers.docker.labels import APP, CONTENT, SESSION
-from torchx_core.schedulers.docker.notes import Attempt
+from torchx_core.schedulers.docker.volume_state import Attempt
 from torchx_core.specs import AppState, AppStatus, is_terminal
 from torchx_core.supervisor.reading import DamagedFile, parse_object
 from torchx_core.supervisor.shape import Misshapen, build, is_number, is_whole, rows, shown

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias, cast
 
 from torchx_core.schedulers.docker.content import UNDONE
-from torchx_core.schedulers.docker.notes import Over
 from torchx_core.schedulers.docker.records import Restart, Stop
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView, why
+from torchx_core.schedulers.docker.volume_state import Over
 from torchx_core.specs import AppState
 
 __all__ = ["Decision", "End", "Finish", "Halt", "Launch", "Order", "decide"]
@@ -80,8 +80,8 @@ def decide(view: AppView, now: float) -> Decision | None:
 
 
 def _begun(view: AppView, now: float) -> Decision | None:
-    if view.notes.over is not None:
-        return _ended_by_itself(view, view.notes.over, now)
+    if view.volume_state.over is not None:
+        return _ended_by_itself(view, view.volume_state.over, now)
     gone = view.in_phase(Phase.ABSENT)
     if gone:
         return _broken(view, gone[0], now)

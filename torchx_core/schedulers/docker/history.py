@@ -10,8 +10,8 @@ from typing import cast
 
 from torchx_core.schedulers.docker.api import Json
 from torchx_core.schedulers.docker.content import Stop, stop
-from torchx_core.schedulers.docker.notes import Attempt
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView, status
+from torchx_core.schedulers.docker.volume_state import Attempt
 from torchx_core.schedulers.events import ReplicaChanged, StateChanged
 from torchx_core.specs import AppState
 from torchx_core.supervisor.signals import exit_of
@@ -84,7 +84,7 @@ def _ended(view: AppView, replica: ReplicaView, attempt: Attempt) -> bool:
         return True
     if attempt.told and _stop(view) is None and not _restarted(view, replica, attempt):
         return False
-    noted = view.notes.attempts.get(replica.planned.index, ())
+    noted = view.volume_state.attempts.get(replica.planned.index, ())
     return any(a.number == attempt.number and a.code is not None for a in noted)
 
 

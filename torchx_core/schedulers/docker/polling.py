@@ -19,19 +19,19 @@ from torchx_core.schedulers.docker.api import Json
 from torchx_core.schedulers.docker.client import Refused
 from torchx_core.schedulers.docker.exchange import Answer, Request
 from torchx_core.schedulers.docker.labels import INDEX, of_app
-from torchx_core.schedulers.docker.notes import Notes, read_notes
 from torchx_core.schedulers.docker.reconcile import archive
 from torchx_core.schedulers.docker.records import AppRecord
 from torchx_core.schedulers.docker.request_chain import Questions
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE
 from torchx_core.schedulers.docker.view import AppView, is_up, replicas_among, unexplained, view_of
+from torchx_core.schedulers.docker.volume_state import VolumeState, read_volume_state
 
 __all__ = ["encoded", "lease_renewal", "look", "reports"]
 
 _OK, _NOT_FOUND, _SERVER_ERROR = 200, 404, 500
 
 
-def look(app: AppRecord, known: Notes | None = None) -> Questions[AppView | None]:
+def look(app: AppRecord, known: VolumeState | None = None) -> Questions[AppView | None]:
     """Return how the app stands; None when it was deleted, also if there is a new one of its id.
 
     Args:
@@ -49,18 +49,18 @@ def look(app: AppRecord, known: Notes | None = None) -> Questions[AppView | None
     if records is None or records.app.nonce != app.nonce:
         return None
     if records.final is not None:
-        return view_of(records, (), Notes(), {})
+        return view_of(records, (), VolumeState(), {})
     found = [container_of(row) for row in cast("list[Json]", _said(containers, "list containers").json)]
     replicas = replicas_among(found)
     up = any(map(is_up, replicas))
     if known is not None and up and records.stop is not None:
         return view_of(records, replicas, known, {})
-    notes = Notes()
+    volume_state = VolumeState()
     if records.begun_at is not None:
         files = yield from _files_of([c.id for c in replicas], STATE if up else DATA)
-        notes = read_notes(files, complete=not up)
-    inspections = yield from _inspections(list(unexplained(replicas, notes)))
-    return view_of(records, replicas, notes, inspections)
+        volume_state = read_volume_state(files, complete=not up)
+    inspections = yield from _inspections(list(unexplained(replicas, volume_state)))
+    return view_of(records, replicas, volume_state, inspections)
 
 
 def reports(containers: Sequence[str]) -> Questions[bytes]:

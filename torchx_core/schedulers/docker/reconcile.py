@@ -17,7 +17,6 @@ from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.client import Container, Engine, Inspection, Refused, each_at_once
 from torchx_core.schedulers.docker.decide import Decision, End, Finish, Halt, Launch, Order, decide
 from torchx_core.schedulers.docker.labels import INDEX, of_app
-from torchx_core.schedulers.docker.notes import Notes, last_result, read_notes
 from torchx_core.schedulers.docker.records import AppRecord, Records, Restart, Stop
 from torchx_core.schedulers.docker.shim import DATA, STATE
 from torchx_core.schedulers.docker.view import (
@@ -30,6 +29,7 @@ from torchx_core.schedulers.docker.view import (
     view_of,
     why,
 )
+from torchx_core.schedulers.docker.volume_state import VolumeState, last_result, read_volume_state
 from torchx_core.specs import AppState
 
 __all__ = ["archive", "carry_out", "halt", "look", "reconcile", "record_end", "stop_what_was_started"]
@@ -65,10 +65,10 @@ def reconcile(engine: Engine, session: str, app_id: str) -> AppView | None:
 def look(engine: Engine, records: Records) -> AppView:
     """Return how the app stands; asks for nothing more once the app is over."""
     if records.final is not None:
-        return view_of(records, (), Notes(), {})
+        return view_of(records, (), VolumeState(), {})
     found = containers_of(engine, records.app.key)
-    notes = _notes(engine, found) if records.begun_at is not None else Notes()
-    return view_of(records, found, notes, _inspections(engine, unexplained(found, notes)))
+    volume_state = _volume_state(engine, found) if records.begun_at is not None else VolumeState()
+    return view_of(records, found, volume_state, _inspections(engine, unexplained(found, volume_state)))
 
 
 def containers_of(engine: Engine, key: str) -> list[Container]:
@@ -78,7 +78,7 @@ def containers_of(engine: Engine, key: str) -> list[Container]:
 
 def record_end(engine: Engine, view: AppView, outcome: str, msg: str) -> None:
     """Write how the app ended, unless somebody has written it."""
-    reports = view.notes.reports
+    reports = view.volume_state.reports
     result = None if reports is None else last_result(reports)
     store.write(engine, view.app, store.FINAL, dump_final(view, outcome, msg, result, time.time()))
 
@@ -201,11 +201,11 @@ def _orders(launch: Launch) -> Iterator[tuple[str, str]]:
             yield f"order.{index}", f"{launch.attempts[index]}{ended}\n"
 
 
-def _notes(engine: Engine, containers: Sequence[Container]) -> Notes:
+def _volume_state(engine: Engine, containers: Sequence[Container]) -> VolumeState:
     if not containers:
-        return Notes()
+        return VolumeState()
     complete = not any(map(is_up, containers))
-    return read_notes(_get(engine, containers[0].id, DATA if complete else STATE), complete=complete)
+    return read_volume_state(_get(engine, containers[0].id, DATA if complete else STATE), complete=complete)
 
 
 def _get(engine: Engine, container: str, path: str) -> bytes:

@@ -31,7 +31,6 @@ from torchx_core.schedulers.docker.feed import DockerFeed
 from torchx_core.schedulers.docker.hardware import check_hardware
 from torchx_core.schedulers.docker.labels import APP, of_session
 from torchx_core.schedulers.docker.names import app_key
-from torchx_core.schedulers.docker.notes import Notes
 from torchx_core.schedulers.docker.notifier import Notifier
 from torchx_core.schedulers.docker.options import docker_run_opts
 from torchx_core.schedulers.docker.ownership import set_owner
@@ -41,6 +40,7 @@ from torchx_core.schedulers.docker.removing import debris, remove_everything, re
 from torchx_core.schedulers.docker.request import DockerRequest, masked, render
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.schedulers.docker.view import Phase, status, view_of
+from torchx_core.schedulers.docker.volume_state import VolumeState
 from torchx_core.schedulers.docker.workspace import build_workspace, prune_workspaces, workspace_image
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.option_values import check_grace
@@ -159,7 +159,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
         return ListAppResponse(app_id=app_id, state=state, name=name, submitted_at=records.app.submitted_at)
 
     def _state(self, records: Records, containers: builtins.list[Container]) -> AppState:
-        view = view_of(records, containers, Notes(), {})
+        view = view_of(records, containers, VolumeState(), {})
         if not view.over and not view.in_phase(Phase.UP, Phase.AGAIN, Phase.CREATED):
             view = reconcile(self._connected(), self.session_name, records.app.app_id) or view
         return status(view).state

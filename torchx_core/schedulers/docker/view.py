@@ -15,8 +15,8 @@ from typing import cast
 from torchx_core.schedulers.docker.client import Container, Inspection, Json
 from torchx_core.schedulers.docker.content import attempts
 from torchx_core.schedulers.docker.labels import INDEX, KIND
-from torchx_core.schedulers.docker.notes import Attempt, Notes
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, dump_stop
+from torchx_core.schedulers.docker.volume_state import Attempt, VolumeState
 from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
 from torchx_core.supervisor.signals import exit_of
 
@@ -97,7 +97,7 @@ class AppView:
 
     records: Records
     replicas: tuple[ReplicaView, ...]
-    notes: Notes
+    volume_state: VolumeState
 
     @property
     def app(self) -> AppRecord:
@@ -117,7 +117,7 @@ class AppView:
 def view_of(
     records: Records,
     containers: Iterable[Container],
-    notes: Notes,
+    volume_state: VolumeState,
     inspections: Mapping[int, Inspection],
 ) -> AppView:
     """Put together what was read.
@@ -125,17 +125,17 @@ def view_of(
     Args:
         records: The app's records.
         containers: Its containers; none are needed once it is over.
-        notes: What they wrote.
+        volume_state: What they wrote.
         inspections: By index, of those that have ended and whose journal does not tell how.
     """
     if records.final is not None:
-        return AppView(records=records, replicas=_from_final(records), notes=notes)
+        return AppView(records=records, replicas=_from_final(records), volume_state=volume_state)
     found = {c.labels.get(INDEX): c for c in containers}
     replicas = tuple(
-        _replica(records, p, found.get(str(p.index)), notes, inspections.get(p.index))
+        _replica(records, p, found.get(str(p.index)), volume_state, inspections.get(p.index))
         for p in records.app.replicas
     )
-    return AppView(records=records, replicas=replicas, notes=notes)
+    return AppView(records=records, replicas=replicas, volume_state=volume_state)
 
 
 def replicas_among(containers: Iterable[Container]) -> list[Container]:
@@ -149,12 +149,12 @@ def is_up(container: Container) -> bool:
     return _PHASES.get(container.state, Phase.UP) in {Phase.UP, Phase.AGAIN}
 
 
-def unexplained(containers: Iterable[Container], notes: Notes) -> Iterator[Container]:
+def unexplained(containers: Iterable[Container], volume_state: VolumeState) -> Iterator[Container]:
     """Yield the containers that have ended and whose journal does not tell how, or not everything."""
     for container in containers:
         if _PHASES.get(container.state) is not Phase.DOWN:
             continue
-        attempts = notes.attempts.get(int(container.labels.get(INDEX, -1)))
+        attempts = volume_state.attempts.get(int(container.labels.get(INDEX, -1)))
         if not attempts or attempts[-1].code in {None, _SIGNAL_BASE + Signals.SIGKILL}:
             yield container
 
@@ -163,17 +163,17 @@ def _replica(
     records: Records,
     planned: Planned,
     container: Container | None,
-    notes: Notes,
+    volume_state: VolumeState,
     inspection: Inspection | None,
 ) -> ReplicaView:
     if container is None:
-        return _removed(records, planned, notes)
+        return _removed(records, planned, volume_state)
     phase = _PHASES.get(container.state, Phase.UP)
     seen = ReplicaView(
         planned=planned,
         phase=phase,
         container=container.id,
-        attempts=notes.attempts.get(planned.index, ()),
+        attempts=volume_state.attempts.get(planned.index, ()),
     )
     if inspection is None:
         return seen
@@ -182,9 +182,9 @@ def _replica(
     return replace(seen, attempts=_explained(seen, inspection, records))
 
 
-def _removed(records: Records, planned: Planned, notes: Notes) -> ReplicaView:
+def _removed(records: Records, planned: Planned, volume_state: VolumeState) -> ReplicaView:
     """Tell of a container that is gone what its journal says, which other replicas give access to."""
-    attempts = notes.attempts.get(planned.index, ())
+    attempts = volume_state.attempts.get(planned.index, ())
     if attempts and attempts[-1].code is None:
         attempts = (*attempts[:-1], replace(attempts[-1], told=records.stop is not None))
     return ReplicaView(planned=planned, phase=Phase.ABSENT, attempts=attempts)
@@ -227,7 +227,7 @@ def why(view: AppView, replica: ReplicaView) -> str:
     if signal is not None:
         reason = _who_killed(last, view, planned.role)
         return f"{who}: killed by {signal}" + (f" ({reason})" if reason else "")
-    if code == _NOT_FOUND and view.app.has_shim and planned.index not in view.notes.attempts:
+    if code == _NOT_FOUND and view.app.has_shim and planned.index not in view.volume_state.attempts:
         return f"{who}: the image has no /bin/sh; use shim=none"
     entrypoint = view.app.app.get_role(planned.role).entrypoint
     hint = {
@@ -322,7 +322,7 @@ def _replica_status(view: AppView, replica: ReplicaView, *, ended: bool) -> Repl
         state=replica_state(view, replica, ended=ended),
         role=planned.role,
         hostname=planned.container,
-        structured_error_msg=view.notes.errors.get((planned.index, last.number), NONE),
+        structured_error_msg=view.volume_state.errors.get((planned.index, last.number), NONE),
         exit_code=exit_code,
         signal=signal,
         attempt=last.number,
@@ -353,7 +353,7 @@ def _restarts_soon(view: AppView, replica: ReplicaView) -> bool:
 
 
 def _first_error(view: AppView) -> str:
-    errors = view.notes.errors
+    errors = view.volume_state.errors
     failed = [
         (r.last.ended_at or 0.0, errors[r.planned.index, r.last.number])
         for r in view.replicas

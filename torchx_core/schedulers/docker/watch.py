@@ -136,7 +136,9 @@ class Watch:
             if now < self._look_at or self.due is not None or (self.view is not None and self.view.over):
                 return False
             self._look_at = float("inf")  # unless somebody rings meanwhile
-            self._look = self._ask(look(self._app, None if self.view is None else self.view.notes), now)
+            self._look = self._ask(
+                look(self._app, None if self.view is None else self.view.volume_state), now
+            )
         self._look.advance(now)
         if self._look.failure is not None:
             self._away(self._look.failure, now)
@@ -156,11 +158,11 @@ class Watch:
         if self._look_at > now:  # else it was rung meanwhile, and the next look is the first
             self._look_at = min(self._look_at, now + self._patience(view))
         self._looks += 1
-        had_all = self.view is not None and self.view.notes.reports is not None
+        had_all = self.view is not None and self.view.volume_state.reports is not None
         self.view = view
         ends = sum(a.ended_at is not None for r in view.replicas for a in r.attempts)
-        if view.notes.reports is not None:
-            self._adopt_reports(view.notes.reports)
+        if view.volume_state.reports is not None:
+            self._adopt_reports(view.volume_state.reports)
         elif ends != self._ends or (view.over and not had_all):
             self._ended_look = self._looks
             self._fetch_at = 0.0

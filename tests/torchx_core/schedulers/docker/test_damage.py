@@ -21,9 +21,9 @@ from torchx_core.schedulers.docker.content import Planned, Stop, dumped
 from torchx_core.schedulers.docker.history import app_history, last_word, replica_history
 from torchx_core.schedulers.docker.labels import CONTENT, KIND, common, of_app
 from torchx_core.schedulers.docker.names import app_key, app_name, record_name
-from torchx_core.schedulers.docker.notes import Notes
 from torchx_core.schedulers.docker.records import decode, dump_stop
 from torchx_core.schedulers.docker.view import dump_final, status, view_of
+from torchx_core.schedulers.docker.volume_state import VolumeState
 from torchx_core.specs import AppDef, AppState, Role
 from torchx_core.testing import wait_until
 from torchx_core.testing.steps import Hold, Print
@@ -69,7 +69,7 @@ def _records() -> Iterator[Volume]:
     yield record("owner.1", {"token": "somebody"})
     known = decode([record("spec", spec), record("begun", {"time": 2.0})])
     assert known
-    final = dump_final(view_of(known, (), Notes(), {}), "FAILED", "enough", {"loss": 0.5}, 10.0)
+    final = dump_final(view_of(known, (), VolumeState(), {}), "FAILED", "enough", {"loss": 0.5}, 10.0)
     yield record("final", {**final, "attempts": [[{"number": 1, "started_at": 3.0, "code": 3}]]})
 
 
@@ -87,7 +87,7 @@ def test_the_records_are_sound() -> None:
     """Undamaged, they tell of the app."""
     records = decode(list(RECORDS.values()))
     assert records
-    assert status(view_of(records, (), Notes(), {})).state == AppState.FAILED
+    assert status(view_of(records, (), VolumeState(), {})).state == AppState.FAILED
     assert (records.owner, len(records.restarts)) == ("somebody", 1)
     assert set(RECORDS) == set(KINDS)
 
@@ -103,7 +103,7 @@ def test_a_damaged_record_is_a_named_error(
     with suppress(StoredStateError):
         records = decode(volumes)
         assert records
-        view = view_of(records, (), Notes(), {})
+        view = view_of(records, (), VolumeState(), {})
         assert status(view).state
         app_history(view)
         for replica in view.replicas:

@@ -9,9 +9,9 @@ import pytest
 
 from torchx_core.schedulers.docker.content import UNDONE
 from torchx_core.schedulers.docker.decide import End, Finish, Halt, Launch, Order, decide
-from torchx_core.schedulers.docker.notes import Attempt, Notes, Over
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, Stop
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView
+from torchx_core.schedulers.docker.volume_state import Attempt, Over, VolumeState
 from torchx_core.specs import AppDef, AppState, Role
 
 NOW = 1000.0
@@ -51,13 +51,13 @@ def replica(
     return ReplicaView(planned=planned, phase=phase, container=f"id{index}", attempts=attempts)
 
 
-def view(*replicas: ReplicaView, notes: Notes | None = None, **records: object) -> AppView:
+def view(*replicas: ReplicaView, volume_state: VolumeState | None = None, **records: object) -> AppView:
     """An app that began a second ago."""
     app = AppDef("app", [Role(name, "image", entrypoint="x") for name in ("r", "s")])
     cfg = {"grace_s": GRACE_S, "shim": "sh", **cast("dict[str, object]", records.pop("cfg", {}))}
     record = AppRecord("s", "a", {"nonce": "n", "asked": {"app": app.to_dict(), "cfg": cfg}})
     given = Records(app=record, **{"begun_at": NOW - 1, **records})  # type: ignore[arg-type]  # a test's own
-    return AppView(records=given, replicas=replicas, notes=notes or Notes())
+    return AppView(records=given, replicas=replicas, volume_state=volume_state or VolumeState())
 
 
 def test_nothing_is_done_about_an_app_that_runs() -> None:
@@ -165,8 +165,8 @@ class TestStop:
     def test_ends_when_nothing_runs(self) -> None:
         """As the wish says, whatever the exit codes are, and though a replica could be restarted."""
         down = replica(0, Phase.DOWN, ended(0, 143, told=True), max_retries=3)
-        for notes in (Notes(), Notes(over=Over(why="failed", index=0))):
-            stopped = view(down, replica(1, Phase.CREATED), stop=STOP, notes=notes)
+        for volume_state in (VolumeState(), VolumeState(over=Over(why="failed", index=0))):
+            stopped = view(down, replica(1, Phase.CREATED), stop=STOP, volume_state=volume_state)
             assert decide(stopped, NOW) == Finish("CANCELLED", "why not")
 
     def test_a_submit_taken_back_has_no_end(self) -> None:
@@ -192,7 +192,9 @@ def test_what_the_replicas_ended_by_themselves(over: Over, outcome: AppState, ms
         time=NOW,
         cause=over.index if over.index >= 0 else None,
     )
-    assert decide(view(*replicas, notes=Notes(over=over), cfg={"lease_s": 15.0}), NOW) == End(stop)
+    assert decide(view(*replicas, volume_state=VolumeState(over=over), cfg={"lease_s": 15.0}), NOW) == End(
+        stop
+    )
 
 
 def test_the_deadline_is_kept_by_whoever_looks() -> None:

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from torchx_core.schedulers.docker.history import app_history, replica_history
-from torchx_core.schedulers.docker.notes import Attempt, Notes
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, Stop, dump_stop
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView
+from torchx_core.schedulers.docker.volume_state import Attempt, VolumeState
 from torchx_core.specs import AppState
 
 PLANNED = Planned(
@@ -39,7 +39,7 @@ def view(
     return AppView(
         records=Records(app=record, begun_at=0.5, stop=stop, restarts=restarts, final=final),
         replicas=(ReplicaView(planned=PLANNED, phase=phase, attempts=attempts),),
-        notes=Notes(attempts={0: attempts}),
+        volume_state=VolumeState(attempts={0: attempts}),
     )
 
 

@@ -17,9 +17,9 @@ import pytest
 from docker.types import Mount
 from docker_images import SHELL_IMAGE
 
-from torchx_core.schedulers.docker.notes import Notes, read_notes
 from torchx_core.schedulers.docker.reconcile import archive
 from torchx_core.schedulers.docker.shim import DATA, STATE, ShimSettings, command
+from torchx_core.schedulers.docker.volume_state import VolumeState, read_volume_state
 from torchx_core.testing import wait_until
 
 DASH_IMAGE = "torchx-test-dash:latest"
@@ -87,15 +87,15 @@ class Replica:
         wait_until(lambda: text.encode() in self.container.logs(), 240)
 
     @property
-    def notes(self) -> Notes:
+    def volume_state(self) -> VolumeState:
         """What the script wrote down."""
         chunks, _ = self.container.get_archive(STATE)
-        return read_notes(b"".join(chunks))
+        return read_volume_state(b"".join(chunks))
 
     @property
     def attempts(self) -> list[tuple[int | None, bool]]:
         """Exit code of each attempt, and whether it was told to end."""
-        return [(a.code, a.told) for a in self.notes.attempts[0]]
+        return [(a.code, a.told) for a in self.volume_state.attempts[0]]
 
     def printed(self, *, stdout: bool = True, stderr: bool = False) -> list[str]:
         """What it printed, with ``<n>`` for the mark of attempt n."""
@@ -225,7 +225,7 @@ def test_sigterm_reaches_the_program(play: Play) -> None:
     replica.container.stop(timeout=10)
     assert (replica.end(), replica.attempts) == (6, [(6, True)])
     assert replica.printed()[-1] == "bye"
-    assert replica.notes.over is None  # whoever told it knows why
+    assert replica.volume_state.over is None  # whoever told it knows why
 
 
 def test_engine_retries_are_attempts(play: Play) -> None:
@@ -235,8 +235,8 @@ def test_engine_retries_are_attempts(play: Play) -> None:
     assert replica.attempts == [(3, False), (4, False), (5, False)]
     reports = [line for n in range(3) for line in (f"<{n}>", f"{DATA}/reports/0.{n}")]
     assert replica.printed() == reports
-    assert replica.notes.over is not None
-    assert (replica.notes.over.why, replica.notes.over.index) == ("failed", 0)
+    assert replica.volume_state.over is not None
+    assert (replica.volume_state.over.why, replica.volume_state.over.index) == ("failed", 0)
 
 
 @pytest.mark.parametrize("code", [0, 5])
@@ -268,7 +268,7 @@ def test_what_was_killed_with_the_script_is_noted(play: Play) -> None:
     assert replica.attempts == [(None, False)]
     replica.put("order.0", "1 137 1234.5\n")
     replica.start()
-    first, second = replica.notes.attempts[0]
+    first, second = replica.volume_state.attempts[0]
     assert (first.code, first.told, first.ended_at, second.code) == (137, True, 1234.5, 0)
 
 
@@ -282,8 +282,8 @@ def test_time_is_up(play: Play, settings: dict[str, int], why: str, user: str) -
     replica = play("while :; do sleep 0.1; done", user=user, engine_retries=3, max_retries=3, **settings)
     replica.start()
     assert replica.attempts == [(143, True)]
-    assert replica.notes.over is not None
-    assert replica.notes.over.why == why
+    assert replica.volume_state.over is not None
+    assert replica.volume_state.over.why == why
 
 
 def test_what_does_not_end_is_killed(play: Play) -> None:

@@ -12,7 +12,6 @@ from torchx_core.schedulers.docker.answers import Container, Inspection, Volume
 from torchx_core.schedulers.docker.history import replica_history
 from torchx_core.schedulers.docker.labels import common, of_replica
 from torchx_core.schedulers.docker.names import app_name, record_name
-from torchx_core.schedulers.docker.notes import Attempt, Notes
 from torchx_core.schedulers.docker.records import Planned, Records, Stop, decode, dump_stop
 from torchx_core.schedulers.docker.view import (
     AppView,
@@ -23,6 +22,7 @@ from torchx_core.schedulers.docker.view import (
     unexplained,
     view_of,
 )
+from torchx_core.schedulers.docker.volume_state import Attempt, VolumeState
 from torchx_core.specs import AppDef, AppState, Role
 
 _NONCE = "abc"
@@ -124,29 +124,33 @@ def test_a_newer_record_is_not_guessed_at() -> None:
 def test_where_an_app_is(begun: tuple[Volume, ...], containers: list[str], state: AppState) -> None:
     """Before its end, which only the final record tells."""
     found = [container(i, s) for i, s in enumerate(containers)]
-    assert status(view_of(records(*begun), found, Notes(), {})).state == state
+    assert status(view_of(records(*begun), found, VolumeState(), {})).state == state
 
 
 def test_an_attempt_without_an_end_is_explained_by_the_engine() -> None:
     """Its script died with it."""
     found = [container(0, "exited"), container(1, "running")]
-    notes = Notes(attempts={0: (Attempt(number=0, started_at=1.0),), 1: (Attempt(number=0, started_at=1.0),)})
-    assert [c.id for c in unexplained(found, notes)] == ["id0"]
-    first, second = view_of(records(BEGUN), found, notes, {0: _ENDED}).replicas
+    volume_state = VolumeState(
+        attempts={0: (Attempt(number=0, started_at=1.0),), 1: (Attempt(number=0, started_at=1.0),)}
+    )
+    assert [c.id for c in unexplained(found, volume_state)] == ["id0"]
+    first, second = view_of(records(BEGUN), found, volume_state, {0: _ENDED}).replicas
     assert first.last == Attempt(number=0, started_at=1.0, ended_at=1767323046.5, code=137)
     assert second.last == Attempt(number=0, started_at=1.0)
 
 
 def test_what_was_started_meanwhile_is_up() -> None:
     """The list was made before."""
-    view = view_of(records(BEGUN), [container(0, "exited")], Notes(), {0: replace(_ENDED, running=True)})
+    view = view_of(
+        records(BEGUN), [container(0, "exited")], VolumeState(), {0: replace(_ENDED, running=True)}
+    )
     assert view.replicas[0].phase == Phase.UP
 
 
 def test_without_the_script_the_engine_tells_all() -> None:
     """Times and exit code of the last attempt, and how many there were."""
     view = view_of(
-        records(BEGUN, shim="none"), [container(0, "exited")], Notes(), {0: replace(_ENDED, restarts=2)}
+        records(BEGUN, shim="none"), [container(0, "exited")], VolumeState(), {0: replace(_ENDED, restarts=2)}
     )
     last = view.replicas[0].last
     assert last is not None
@@ -156,12 +160,12 @@ def test_without_the_script_the_engine_tells_all() -> None:
 
 def ended() -> AppView:
     """An app of which one replica was stopped and one never began."""
-    notes = Notes(
+    volume_state = VolumeState(
         attempts={0: (Attempt(number=0, started_at=3.0, ended_at=8.0, code=143, told=True),)},
         errors={(0, 0): '{"message": "oh"}'},
     )
     stopped = records(BEGUN, volume("stop", dict(dump_stop(STOP))))
-    return view_of(stopped, [container(0, "exited"), container(1, "created")], notes, {})
+    return view_of(stopped, [container(0, "exited"), container(1, "created")], volume_state, {})
 
 
 @pytest.mark.parametrize(("cause", "state"), [(0, AppState.FAILED), (1, AppState.CANCELLED)])
@@ -170,11 +174,13 @@ def test_only_the_cause_of_an_end_has_failed(cause: int, state: AppState) -> Non
     stop = replace(STOP, outcome="FAILED", cause=cause)
     found = records(BEGUN, volume("stop", dict(dump_stop(stop))))
     assert found.stop == stop
-    notes = Notes(attempts={0: (Attempt(number=0, started_at=3.0, ended_at=8.0, code=143, told=True),)})
-    view = view_of(found, [container(0, "exited"), container(1, "exited")], notes, {})
+    volume_state = VolumeState(
+        attempts={0: (Attempt(number=0, started_at=3.0, ended_at=8.0, code=143, told=True),)}
+    )
+    view = view_of(found, [container(0, "exited"), container(1, "exited")], volume_state, {})
     assert replica_state(view, view.replicas[0], ended=True) == state
     final = dump_final(view, "FAILED", "why", None, 99.0)
-    later = view_of(records(volume("final", dict(final))), (), Notes(), {})
+    later = view_of(records(volume("final", dict(final))), (), VolumeState(), {})
     assert [change.state for change in replica_history(later, later.replicas[0])] == [AppState.RUNNING, state]
 
 
@@ -184,11 +190,13 @@ def test_only_the_cause_of_an_end_has_failed(cause: int, state: AppState) -> Non
 def test_what_a_removed_container_did_is_kept(code: int | None, state: AppState) -> None:
     """Its journal lies on the app's volume, which the others give access to."""
     ended_at = None if code is None else 8.0
-    notes = Notes(attempts={0: (Attempt(number=0, started_at=3.0, ended_at=ended_at, code=code),)})
-    view = view_of(records(BEGUN), [container(1, "exited")], notes, {})
+    volume_state = VolumeState(
+        attempts={0: (Attempt(number=0, started_at=3.0, ended_at=ended_at, code=code),)}
+    )
+    view = view_of(records(BEGUN), [container(1, "exited")], volume_state, {})
     assert view.replicas[0].phase == Phase.ABSENT
     final = dump_final(view, "FAILED", "why", None, 99.0)
-    later = view_of(records(volume("final", dict(final))), (), Notes(), {})
+    later = view_of(records(volume("final", dict(final))), (), VolumeState(), {})
     assert later.replicas[0].attempts == view.replicas[0].attempts
     assert status(later).roles[0].replicas[0].state == state
     assert [change.state for change in replica_history(later, later.replicas[0])] == [AppState.RUNNING, state]
@@ -198,7 +206,7 @@ def test_the_final_record_is_the_whole_truth() -> None:
     """It needs no other record, no container and no file: all of them may be gone."""
     view = ended()
     final = dump_final(view, "CANCELLED", "enough", {"a": 1}, 99.0)
-    later = view_of(records(volume("final", dict(final))), (), Notes(), {})
+    later = view_of(records(volume("final", dict(final))), (), VolumeState(), {})
     told = status(later)
     assert (told.state, told.msg, told.result) == (AppState.CANCELLED, "enough", {"a": 1})
     assert [(r.state, r.signal) for r in told.roles[0].replicas] == [

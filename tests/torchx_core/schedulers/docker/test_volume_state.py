@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchx_core.schedulers.docker.notes import Attempt, Notes, Over, last_result, read_notes
+from torchx_core.schedulers.docker.volume_state import (
+    Attempt,
+    Over,
+    VolumeState,
+    last_result,
+    read_volume_state,
+)
 
 
 def tar(files: dict[str, bytes], *, times: dict[str, int] | None = None) -> bytes:
@@ -26,7 +32,7 @@ def tar(files: dict[str, bytes], *, times: dict[str, int] | None = None) -> byte
 def test_journals_tell_every_attempt() -> None:
     """With exact times where the image's `date` has them, whole seconds where not."""
     journal = b"start 0 100.5\nend 0 3 0 101.25\nstart 1 102.%N\nend 1 143 1 103.N\nstart 2 104\n"
-    assert read_notes(tar({"journal.7": journal})).attempts == {
+    assert read_volume_state(tar({"journal.7": journal})).attempts == {
         7: (
             Attempt(number=0, started_at=100.5, ended_at=101.25, code=3),
             Attempt(number=1, started_at=102.0, ended_at=103.0, code=143, told=True),
@@ -49,7 +55,7 @@ def test_journals_tell_every_attempt() -> None:
 )
 def test_why_it_is_over(text: bytes, over: Over | None) -> None:
     """What cannot be read says nothing."""
-    assert read_notes(tar({"over": text})).over == over
+    assert read_volume_state(tar({"over": text})).over == over
 
 
 def test_error_files_are_kept_if_they_are_json() -> None:
@@ -59,7 +65,7 @@ def test_error_files_are_kept_if_they_are_json() -> None:
         "error.0.1": b"not json",
         "error.1.0": b'"' + b"x" * (1 << 18) + b'"',
     }
-    assert read_notes(tar(files)).errors == {(0, 0): '{"message": "x"}'}
+    assert read_volume_state(tar(files)).errors == {(0, 0): '{"message": "x"}'}
 
 
 @given(
@@ -67,7 +73,7 @@ def test_error_files_are_kept_if_they_are_json() -> None:
 )
 def test_nothing_that_is_written_there_does_harm(files: dict[str, bytes]) -> None:
     """Whatever the bytes are, there is an answer."""
-    assert isinstance(read_notes(tar(files)), Notes)
+    assert isinstance(read_volume_state(tar(files)), VolumeState)
 
 
 def test_the_last_result_counts() -> None:

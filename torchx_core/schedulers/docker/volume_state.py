@@ -11,7 +11,7 @@ from typing import cast
 
 from torchx_core.supervisor.reading import MAX_ERROR_FILE_BYTES
 
-__all__ = ["Attempt", "Notes", "Over", "last_result", "read_notes"]
+__all__ = ["Attempt", "Over", "VolumeState", "last_result", "read_volume_state"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notes:
+class VolumeState:
     """Everything below ``/run/torchx/state``, and the reports once nothing runs."""
 
     attempts: Mapping[int, tuple[Attempt, ...]] = field(default_factory=dict[int, tuple[Attempt, ...]])
@@ -52,7 +52,7 @@ class Notes:
     """An archive that has all reports there will be; None while some may come."""
 
 
-def read_notes(archive: bytes, *, complete: bool = False) -> Notes:
+def read_volume_state(archive: bytes, *, complete: bool = False) -> VolumeState:
     """Read an archive of ``/run/torchx/state``; what cannot be read is left out.
 
     Args:
@@ -73,7 +73,7 @@ def read_notes(archive: bytes, *, complete: bool = False) -> Notes:
                 over = _over(data.decode("ascii", "replace"))
             case _:
                 continue
-    return Notes(
+    return VolumeState(
         attempts=attempts,
         errors={k: text for k, text in errors.items() if text},
         over=over,
