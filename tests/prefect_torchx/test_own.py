@@ -20,7 +20,7 @@ def in_child(work):
     os.waitpid(pid, 0)
 """
 
-RESUMPTION = """
+HELD = """
 from prefect_torchx.own import Latest, Shared
 
 latest, shared = Latest(9), Shared(lambda key: object(), lambda value: print("ended"))
@@ -65,7 +65,7 @@ def _printed(code: str) -> str:
 
 def test_a_lock_that_the_parent_holds_does_not_stop_the_child() -> None:
     """Its own values are made anew, and end by themselves."""
-    assert _printed(RESUMPTION) == "ended\n(1, False)\nended\n"
+    assert _printed(HELD) == "ended\n(1, False)\nended\n"
 
 
 def test_a_child_asks_for_the_state_of_its_flow_run_itself() -> None:

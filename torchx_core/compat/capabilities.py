@@ -10,7 +10,7 @@ from torchx_core.schedulers import Capabilities
 
 __all__ = ["KNOWN", "UNKNOWN", "capabilities_of"]
 
-# All of them: a wish to cancel is written down, so a cancelled app is CANCELLED whatever TorchX calls it.
+# All of them: a request to cancel is written down, so a cancelled app is CANCELLED whatever TorchX calls it.
 # None of them: reports, gang, deadline and lease need something of ours beside the app. Attempts are not
 # told, so retries are not claimed, which Docker, Slurm and Kubernetes do make. TorchX builds workspaces while
 # it renders a request, and a dry run here builds nothing. No scheduler there tells when a line was written.

@@ -22,8 +22,8 @@ class Record(ABC):
     """One app's facts; any number of threads (and processes, where it lies on disk) share it.
 
     The facts: ``asked`` (what was submitted, first of all), ``attempt.<n>`` (TorchX is about to submit, under
-    that id), ``submitted`` (it has), ``running``, ``ended.<role>.<k>``, ``cancel`` (the wish), ``final`` (the
-    end). ``owner`` is the one that changes.
+    that id), ``submitted`` (it has), ``running``, ``ended.<role>.<k>``, ``cancel`` (the request), ``final``
+    (the end). ``owner`` is the one that changes.
     """
 
     def __init__(self, app_id: str) -> None:

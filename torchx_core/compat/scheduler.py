@@ -45,8 +45,8 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
     """Runs apps on a scheduler of TorchX.
 
     TorchX renders, submits, cancels and reads logs. Beside it a record is kept of each app: what was asked
-    for, TorchX's own id of it, its owner, the wish to cancel, its end. The record lies in the state directory
-    where the backend's apps outlive this process, and in memory where they do not.
+    for, TorchX's own id of it, its owner, the request to cancel, its end. The record lies in the state
+    directory where the backend's apps outlive this process, and in memory where they do not.
     """
 
     def __init__(self, backend: str, session_name: str, torchx: Backend, store: Store) -> None:
@@ -131,7 +131,7 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
     ) -> CancelOutcome:
-        """Write the wish, then have it carried out.
+        """Write the request, then have it carried out.
 
         Raises:
             InvalidInputError: The grace period is no length of time.

@@ -106,10 +106,10 @@ def _before(record: Record) -> AppStatus:
 
 
 def _status(app: AppDef, record: Record, sight: Sight) -> AppStatus:
-    wish = record.get("cancel")
+    cancel_request = record.get("cancel")
     state, msg = sight.state, sight.msg
-    if wish is not None:
-        reason = text(wish, "reason") or "cancelled"
+    if cancel_request is not None:
+        reason = text(cancel_request, "reason") or "cancelled"
         state, msg = (AppState.CANCELLED, reason) if is_terminal(state) else (state, f"stopping: {reason}")
     return AppStatus(
         state=state,

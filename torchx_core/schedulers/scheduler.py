@@ -225,7 +225,7 @@ class Scheduler(ABC, Generic[T]):
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
     ) -> CancelOutcome:
-        """Record the wish that the app ends, wake whoever serves it, and return at once.
+        """Record the request that the app ends, wake whoever serves it, and return at once.
 
         Args:
             app_id: The app.

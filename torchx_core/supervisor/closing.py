@@ -41,8 +41,8 @@ def _lost(app_dir: str, plan: Plan, why: str) -> machine.State:
     state = state_on_disk(app_dir, plan)
     if state.phase == machine.ENDED:  # it ended, and only the final record was not written any more
         return state
-    wish = read_json(os.path.join(app_dir, CANCEL))
-    if wish and not state.outcome:
-        asked = machine.StopAsked(time(), machine.CANCELLED, str(wish.get("msg")), 0.0)
+    cancel_request = read_json(os.path.join(app_dir, CANCEL))
+    if cancel_request and not state.outcome:
+        asked = machine.StopAsked(time(), machine.CANCELLED, str(cancel_request.get("msg")), 0.0)
         state = machine.step(state, asked)[0]
     return machine.step(state, machine.Lost(time(), why))[0]

@@ -308,25 +308,27 @@ class Supervisor:
         self._signalled = True  # the dead are looked for after this turn has taken all output that it found
 
     def _on_ctl(self) -> None:
-        wishes = self._ctl.read(4096) or b""
-        if RENEW in wishes:
+        orders = self._ctl.read(4096) or b""
+        if RENEW in orders:
             self._renew()
-        if LOOK in wishes:
+        if LOOK in orders:
             self._look()
-        if STOP in wishes:
+        if STOP in orders:
             self._stop(machine.CANCELLED, "cancelled")
 
     def _look(self) -> None:
         """See whether somebody wants the app to end."""
         try:
-            wish = read_json(os.path.join(self._dir, CANCEL))
+            cancel_request = read_json(os.path.join(self._dir, CANCEL))
         except OSError:  # no descriptor is free just now
             self._timers.set("look", _RETRY_S, self._look)
             return
-        if wish:
-            grace = wish.get("grace_s")
+        if cancel_request:
+            grace = cancel_request.get("grace_s")
             self._stop(
-                machine.CANCELLED, str(wish.get("msg")), float(str(grace)) if is_number(grace) else None
+                machine.CANCELLED,
+                str(cancel_request.get("msg")),
+                float(str(grace)) if is_number(grace) else None,
             )
 
     def _stop(self, outcome: str, msg: str, grace_s: float | None = None) -> None:

@@ -41,7 +41,7 @@ READ_S = 600.0
 READ_TICK_S = 0.1
 STANDSTILL_S = 10.0
 """A triggerer that stood still for so long may have been replaced meanwhile, and does not know it yet."""
-ATTACHMENT_BACK_S = 10.0
+HOLD_BACK_S = 10.0
 """How long it then shows nothing, for another one may show the same: Airflow ends its triggers by then."""
 
 
@@ -155,7 +155,7 @@ class Watch:
         self._awake_at = time.monotonic()
         async with aclosing(await self._batches()) as batches:
             async for batch in batches:
-                await self._attachment_back()
+                await self._hold_back()
                 await self._show_all(batch)
                 self._log.tick()
                 if _is_last(batch):
@@ -180,10 +180,10 @@ class Watch:
         )
         return cast("AsyncGenerator[Batch]", batches)  # so that it can be closed
 
-    async def _attachment_back(self) -> None:
+    async def _hold_back(self) -> None:
         """Wait, after a standstill, to be cancelled before anything is shown."""
         if time.monotonic() - self._awake_at > STANDSTILL_S:
-            await asyncio.sleep(ATTACHMENT_BACK_S)
+            await asyncio.sleep(HOLD_BACK_S)
 
     async def _show_all(self, batch: Batch) -> None:
         """Show a batch piece by piece: whatever else the process does gets its turn in between."""

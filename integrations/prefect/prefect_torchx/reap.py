@@ -113,7 +113,7 @@ class FoundApp:
     owner: str | None
     has_ended: bool
 
-    def is_resumption_in(self, flow_run_id: UUID) -> bool:
+    def is_attached_in(self, flow_run_id: UUID) -> bool:
         """Return whether a call in that flow run, or in a part of it, has the app; also when nobody has."""
         holder = Holder.parse(self.owner) if self.owner else None
         return holder is None or holder.is_of(str(flow_run_id))
@@ -229,7 +229,7 @@ def _own_apps(
     """Return the apps that the flow run has, as they are now, and what it has written down of any app."""
     root, noted = ask_patiently(lambda client: _noted_apps(client, flow_run))
     found = [app for handle in noted if (app := _look(reaper, handle, log))]
-    return [app for app in found if app.flow_run_id == str(root) and app.is_resumption_in(flow_run.id)], noted
+    return [app for app in found if app.flow_run_id == str(root) and app.is_attached_in(flow_run.id)], noted
 
 
 def _noted_apps(client: SyncPrefectClient, flow_run: FlowRun) -> tuple[UUID, dict[AppHandle, NotedApp]]:

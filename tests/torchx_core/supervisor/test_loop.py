@@ -60,24 +60,24 @@ def test_a_pipe_that_an_earlier_reader_closed_is_not_read() -> None:
 def test_output_is_taken_in_the_order_of_its_arrival_and_alone() -> None:
     """What is no output waits for the next turn; of the output, what was written first comes first."""
     loop = Loop()
-    wish, wish_end = _pipe()
+    request, request_end = _pipe()
     out, out_end = _pipe()
     err, err_end = _pipe()
     read: list[str] = []
-    for name, pipe in (("wish", wish), ("out", out), ("err", err)):
+    for name, pipe in (("request", request), ("out", out), ("err", err)):
 
         def take(name: str = name, pipe: FileIO = pipe) -> None:
             pipe.read()
             read.append(name)
 
-        loop.watch(pipe, take, edge=name != "wish", output=name != "wish")
-    with wish_end, err_end, out_end:
-        for end in (wish_end, err_end, out_end):
+        loop.watch(pipe, take, edge=name != "request", output=name != "request")
+    with request_end, err_end, out_end:
+        for end in (request_end, err_end, out_end):
             end.write(b"x")
         assert loop.take_output() == {err, out}
         assert loop.take_output() == set()
         assert read == ["err", "out"]
         loop.turn(wait=True)
-        assert read == ["err", "out", "wish"]
-        for pipe in (wish, out, err):
+        assert read == ["err", "out", "request"]
+        for pipe in (request, out, err):
             loop.close(pipe)

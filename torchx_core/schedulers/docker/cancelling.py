@@ -1,4 +1,4 @@
-"""Puts down the wish that an app ends, and has the engine serve it."""
+"""Puts down the request that an app ends, and has the engine serve it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ask_to_end"]
 def ask_to_end(
     engine: Engine, session: str, app_id: str, *, grace_s: float | None, reason: str, if_owner: str | None
 ) -> CancelOutcome:
-    """Write the wish, so that it outlives everybody, and stop what runs; the first wish counts.
+    """Write the request, so that it outlives everybody, and stop what runs; the first request counts.
 
     The owner is looked at before: whoever takes the app over within that moment finds it cancelled.
     """

@@ -173,7 +173,7 @@ def attempts(final: Json) -> list[tuple[Attempt, ...]]:
 
 
 def stop(content: Json) -> Stop:
-    """Return the wish that the app ends."""
+    """Return the request that the app ends."""
     found = _built(Stop, content)
     if found.outcome not in _OUTCOMES:
         raise Misshapen(f"the app cannot end as {shown(found.outcome)}")

@@ -129,7 +129,7 @@ def _change(replica: ReplicaView, number: int, state: AppState, at: float | None
 
 
 def _stop(view: AppView) -> Stop | None:
-    """Return what ended the app; a wish that came when it was over is none."""
+    """Return what ended the app; a request that came when it was over is none."""
     final = view.records.final
     if final is None:
         return view.records.stop

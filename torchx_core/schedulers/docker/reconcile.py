@@ -143,7 +143,7 @@ def carry_out(engine: Engine, view: AppView, decision: Decision) -> None:
 
 
 def end(engine: Engine, view: AppView, stop: Stop) -> Stop:
-    """Write down that the app is to end and stop it; return the wish that counts, which is the first one.
+    """Write down that the app is to end and stop it; return the request that counts, which is the first one.
 
     A later one may be in more of a hurry: of several stops the engine obeys the one whose time is over first.
     """

@@ -183,7 +183,7 @@ def write(engine: Engine, app: AppRecord, kind: str, content: Json) -> Json:
 
 
 def write_stop(engine: Engine, app: AppRecord, stop: Stop) -> Stop:
-    """Write the wish that the app ends unless there is one, and return the one that counts.
+    """Write the request that the app ends unless there is one, and return the one that counts.
 
     Raises:
         CorruptRecordError: There is one, and it cannot be read.

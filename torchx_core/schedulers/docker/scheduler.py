@@ -167,7 +167,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
     ) -> CancelOutcome:
-        """Write the wish, have the engine stop every container, return.
+        """Write the request, have the engine stop every container, return.
 
         Raises:
             InvalidInputError: The grace period is no length of time.

@@ -1,4 +1,4 @@
-"""Puts down the wish that an app ends, and wakes whoever serves it."""
+"""Puts down the request that an app ends, and wakes whoever serves it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torchx_core.supervisor import machine
 from torchx_core.supervisor.records import CANCEL, CTL, LOOK, STOP, read_json, replace_whole, write_once
 from torchx_core.supervisor.shape import is_number
 
-__all__ = ["ask_to_end", "grace_end", "knock"]
+__all__ = ["ask_to_end", "grace_end", "wake"]
 
 _LOCK = "cancel.lock"
 
 
 def ask_to_end(record: AppRecord, grace_s: float | None, reason: str) -> None:
-    """Write the wish, so that it outlives everybody, and wake the supervisor.
+    """Write the request, so that it outlives everybody, and wake the supervisor.
 
-    The first wish counts, but for its grace period: a later one that names a shorter one cuts it short.
+    The first request counts, but for its grace period: a later one that names a shorter one cuts it short.
 
     On a full disk the supervisor is asked directly; the reason is then lost.
 
@@ -30,43 +30,43 @@ def ask_to_end(record: AppRecord, grace_s: float | None, reason: str) -> None:
         SchedulerError: Neither is possible just now; retryable.
         FileNotFoundError: The app was deleted.
     """
-    wish: dict[str, object] = {
+    cancel_request: dict[str, object] = {
         "outcome": machine.CANCELLED,
         "msg": reason or "cancelled",
         "grace_s": grace_s,
         "monotonic": time.monotonic(),
     }
     try:
-        first = write_once(record.directory, CANCEL, wish)
+        first = write_once(record.directory, CANCEL, cancel_request)
         if not first and grace_s is not None:
-            _hasten(record, wish)
+            _hasten(record, cancel_request)
         damaged = not first and read_json(record.path(CANCEL)) is None
     except FileNotFoundError:
         raise
     except (OSError, RecordUnavailableError) as err:
-        if not knock(record, STOP):
+        if not wake(record, STOP):
             raise SchedulerError(f"cannot cancel {record.directory}: {err}", retryable=True) from err
     else:
-        knock(record, STOP if damaged else LOOK)
+        wake(record, STOP if damaged else LOOK)
 
 
-def _hasten(record: AppRecord, wish: dict[str, object]) -> None:
-    """Give the wish that is there the grace period of this one, if that ends sooner."""
+def _hasten(record: AppRecord, cancel_request: dict[str, object]) -> None:
+    """Give the request that is there the grace period of this one, if that ends sooner."""
     with record.locked(_LOCK):
         first = read_json(record.path(CANCEL))
-        if first is not None and grace_end(record, wish) < grace_end(record, first):
-            hasty = {**first, "grace_s": wish["grace_s"], "monotonic": wish["monotonic"]}
+        if first is not None and grace_end(record, cancel_request) < grace_end(record, first):
+            hasty = {**first, "grace_s": cancel_request["grace_s"], "monotonic": cancel_request["monotonic"]}
             replace_whole(record.directory, CANCEL, hasty)
 
 
-def grace_end(record: AppRecord, wish: Mapping[str, object]) -> float:
-    """Return when the wish's grace period is over, by `time.monotonic`; never, if it is damaged."""
-    grace, asked = wish.get("grace_s"), wish.get("monotonic")
+def grace_end(record: AppRecord, cancel_request: Mapping[str, object]) -> float:
+    """Return when the request's grace period is over, by `time.monotonic`; never, if it is damaged."""
+    grace, asked = cancel_request.get("grace_s"), cancel_request.get("monotonic")
     grace_s = float(str(grace)) if is_number(grace) else record.plan.grace_s
     return float(str(asked)) + grace_s if is_number(asked) else math.inf
 
 
-def knock(record: AppRecord, wish: bytes) -> bool:
+def wake(record: AppRecord, cancel_request: bytes) -> bool:
     """Wake the supervisor; false when there is none."""
     try:
         fd = os.open(record.path(CTL), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -75,9 +75,9 @@ def knock(record: AppRecord, wish: bytes) -> bool:
     try:
         if not stat.S_ISFIFO(os.fstat(fd).st_mode):
             return False
-        os.write(fd, wish)
+        os.write(fd, cancel_request)
     except OSError:
-        return True  # full of wishes already: it will wake up for those
+        return True  # full of requests already: it will wake up for those
     finally:
         os.close(fd)
     return True

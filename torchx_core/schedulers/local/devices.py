@@ -1,4 +1,4 @@
-"""Which GPUs this host has, and whether an app's wish for some can be served."""
+"""Which GPUs this host has, and whether an app's request for some can be served."""
 
 from __future__ import annotations
 

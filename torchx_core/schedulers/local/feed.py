@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchx_core.errors import UnknownAppException
 from torchx_core.schedulers import AppEvent, Batch, FollowOptions, LogsLost, StateChanged
-from torchx_core.schedulers.local.cancelling import knock
+from torchx_core.schedulers.local.cancelling import wake
 from torchx_core.schedulers.local.cursor import DONE, decode_cursor, encode_cursor
 from torchx_core.schedulers.local.inotify import InotifyPool
 from torchx_core.schedulers.local.liveness import is_served, reconcile
@@ -192,7 +192,7 @@ class LocalFeed(RecordFeed[AppRecord]):
         if lease_s is None or time.monotonic() < self._renew_at:
             return
         self._renew_at = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
-        knock(self._record, RENEW)
+        wake(self._record, RENEW)
 
     def _reset_notifiers(self) -> None:
         for notifier in (self._notifier, self._async_notifier):

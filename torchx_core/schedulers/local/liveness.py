@@ -138,10 +138,10 @@ def _give_up_on_stuck(record: AppRecord, state: machine.State) -> None:
     The supervisor is killed and the guardian woken, which then cleans up. A guardian that does not even then
     is killed as well, and the next reader cleans up.
     """
-    wish = read_json(record.path(CANCEL))
-    if wish is None or state.phase == machine.ENDED:
+    cancel_request = read_json(record.path(CANCEL))
+    if cancel_request is None or state.phase == machine.ENDED:
         return
-    late_s = time.monotonic() - grace_end(record, wish)
+    late_s = time.monotonic() - grace_end(record, cancel_request)
     if late_s > PATIENCE_S:
         events = read_journal(record.path(JOURNAL))
         supervisors = {event.supervisor_pid for event in events if isinstance(event, machine.Began)}

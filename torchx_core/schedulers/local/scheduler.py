@@ -201,7 +201,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
     ) -> CancelOutcome:
-        """Write the wish, wake the supervisor, return.
+        """Write the request, wake the supervisor, return.
 
         Raises:
             InvalidInputError: The grace period is no length of time.

@@ -1,4 +1,4 @@
-"""Puts down the wish that an app ends, and has Slurm wake whoever is to see to it."""
+"""Puts down the request that an app ends, and has Slurm wake whoever is to see to it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _BEGUN: Final = (
 
 
 def wish_to_end(record: AppRecord, grace_s: float | None, reason: str) -> bool:
-    """Write the wish, which the nodes obey within a second; return whether there was room.
+    """Write the request, which the nodes obey within a second; return whether there was room.
 
-    The first wish counts, but for its grace period: a later one may cut it short.
+    The first request counts, but for its grace period: a later one may cut it short.
     """
     stop: dict[str, object] = {
         "outcome": AppState.CANCELLED.name,
@@ -53,7 +53,7 @@ def wish_to_end(record: AppRecord, grace_s: float | None, reason: str) -> bool:
 
 
 def _hasten(record: AppRecord, grace_s: float) -> bool:
-    """Have the nodes kill what is left after this long, if the wish that is there has more time."""
+    """Have the nodes kill what is left after this long, if the request that is there has more time."""
     with record.locked(_LOCK):
         stop = read_json(record.path(STOP))
         if stop is None:
@@ -66,7 +66,7 @@ def _hasten(record: AppRecord, grace_s: float) -> bool:
 def ring(record: AppRecord) -> None:
     """Have Slurm make the nodes look at once, take a job that waits from its queue, end one it has suspended.
 
-    Takes seconds at most. Slurm being away, the wish stands, and a job that begins later ends at once.
+    Takes seconds at most. Slurm being away, the request stands, and a job that begins later ends at once.
     """
     deadline = time.monotonic() + PATIENCE_S
     facts = read_facts(record)
@@ -81,7 +81,7 @@ def ring(record: AppRecord) -> None:
 
 
 def end_in_slurm(record: AppRecord) -> None:
-    """Have Slurm end the job itself, for want of room for the wish; the reason is lost.
+    """Have Slurm end the job itself, for want of room for the request; the reason is lost.
 
     Raises:
         SchedulerError: Slurm is away, or has no job yet; retryable.

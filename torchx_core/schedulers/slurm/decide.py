@@ -130,7 +130,7 @@ def _over(record: AppRecord, facts: Facts, job: Job) -> Verdict:
 
 
 def _came_too_late(stop: Stop, ended_at: float) -> bool:
-    """Return whether it is a wish to end what was over: whoever cancels does not ask Slurm first."""
+    """Return whether it is a request to end what was over: whoever cancels does not ask Slurm first."""
     return stop.index < 0 and bool(ended_at) and stop.time > ended_at + CLOCKS_DIFFER_S
 
 

@@ -143,13 +143,13 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
     ) -> CancelOutcome:
-        """Write the wish at once, ring the nodes, return: after seconds, also if Slurm does not answer.
+        """Write the request at once, ring the nodes, return: after seconds, also if Slurm does not answer.
 
         An app that has ended in a way that only Slurm knows is REQUESTED to end, and stays what it was.
 
         Raises:
             InvalidInputError: The grace period is no length of time.
-            SchedulerError: There is no room for the wish, and Slurm is away or has no job yet; retryable.
+            SchedulerError: There is no room for the request, and Slurm is away or has no job yet; retryable.
         """
         check_grace(grace_s)
         record = self._find(app_id)

@@ -36,7 +36,7 @@ class StopContract(ContractBase):
             assert "because of the weather" in status.msg
 
     def test_cancelling_twice_is_cancelling_once(self, runner: Runner, other: Runner) -> None:
-        """The second wish changes neither outcome nor reason."""
+        """The second request changes neither outcome nor reason."""
         handle = self.hold(runner)
         runner.cancel(handle, reason="first")
         assert other.cancel(handle, reason="second") in (

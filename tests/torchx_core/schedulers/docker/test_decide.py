@@ -163,7 +163,7 @@ class TestStop:
         assert decide(view(stubborn, stop=STOP), NOW + GRACE_S + 6) == Halt((stubborn,))
 
     def test_ends_when_nothing_runs(self) -> None:
-        """As the wish says, whatever the exit codes are, and though a replica could be restarted."""
+        """As the request says, whatever the exit codes are, and though a replica could be restarted."""
         down = replica(0, Phase.DOWN, ended(0, 143, told=True), max_retries=3)
         for volume_state in (VolumeState(), VolumeState(over=Over(why="failed", index=0))):
             stopped = view(down, replica(1, Phase.CREATED), stop=STOP, volume_state=volume_state)

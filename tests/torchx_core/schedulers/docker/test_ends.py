@@ -100,15 +100,15 @@ def test_the_grace_period_is_the_programs_to_use(runner: Runner, client: docker.
 def test_a_cancel_that_nobody_served_is_served_by_who_looks(
     engine: DockerEngine, runner: Runner, client: docker.DockerClient
 ) -> None:
-    """The canceller died between writing the wish and asking the engine."""
+    """The canceller died between writing the request and asking the engine."""
     from torchx_core.schedulers.docker import records as store
 
     handle = runner.run(app(Hold()), "local_docker", app_id="one")
     with closing(connected(engine.url)) as mine:
         records = read(mine, "tests", "one")
         assert records is not None
-        wish = store.Stop(outcome="CANCELLED", msg="late", grace_s=0, time=time.time() - 60)
-        store.write(mine, records.app, store.STOP, store.dump_stop(wish))
+        cancel_request = store.Stop(outcome="CANCELLED", msg="late", grace_s=0, time=time.time() - 60)
+        store.write(mine, records.app, store.STOP, store.dump_stop(cancel_request))
     assert not all_down(client)
     status = end(runner, handle)
     assert (status.state, status.msg) == (AppState.CANCELLED, "late")

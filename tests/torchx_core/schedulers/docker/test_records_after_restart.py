@@ -137,7 +137,7 @@ def test_an_engine_that_ends_while_it_pulls_the_image(
 def test_a_second_cancel_after_a_restart(
     frail_engine: DockerEngine, client: docker.DockerClient, runner: Runner
 ) -> None:
-    """The wish of the first is read, and the app ends with its reason."""
+    """The request of the first is read, and the app ends with its reason."""
     restart(frail_engine, DockerEngine.terminate, [LIVE])
     deaf = role("worker", image=PYTHON_IMAGE)
     deaf.entrypoint, deaf.args = "sh", ["-c", "trap '' TERM; echo up; while :; do sleep 1; done"]

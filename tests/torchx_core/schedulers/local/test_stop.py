@@ -169,8 +169,8 @@ def test_only_a_shorter_grace_period_that_is_named_cuts_the_first_short(
     next(line for batch in runner.follow(handle) for line in batch.lines())
     runner.cancel(handle, grace_s=300.0)
     runner.cancel(handle, grace_s=later)
-    wish = json.loads((state_dir / "local_cwd" / "s" / "one" / "cancel.json").read_text())
-    assert wish["grace_s"] == counts
+    cancel_request = json.loads((state_dir / "local_cwd" / "s" / "one" / "cancel.json").read_text())
+    assert cancel_request["grace_s"] == counts
 
 
 def test_a_lease_does_not_cut_a_grace_period_short(runner: Runner, tmp_path: Path) -> None:

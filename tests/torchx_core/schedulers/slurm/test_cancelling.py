@@ -83,7 +83,7 @@ def test_a_job_whose_id_nobody_has_written_down(
 def test_an_app_that_is_cancelled_while_it_is_submitted(
     runner: Runner, program: Callable[[str, str], None], tmp_path: Path
 ) -> None:
-    """Whoever submits it sees the wish once there is a job, and has the job taken from the queue."""
+    """Whoever submits it sees the request once there is a job, and has the job taken from the queue."""
     program("sbatch", f"touch {tmp_path}/begun; until test -e {tmp_path}/go; do sleep 0.1; done; echo 9")
     with ThreadPoolExecutor(1) as pool:
         submitted = pool.submit(runner.run, APP, "slurm", app_id="one")
@@ -108,7 +108,7 @@ def lost(runner: Runner, program: Callable[[str, str], None], tmp_path: Path) ->
 
 
 def test_an_app_that_has_ended_and_nobody_has_looked(lost: Runner) -> None:
-    """Stays what it was: the wish came too late."""
+    """Stays what it was: the request came too late."""
     assert lost.cancel(ONE) is CancelOutcome.REQUESTED
     status = lost.status(ONE)
     assert status is not None

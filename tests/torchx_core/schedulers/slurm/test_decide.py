@@ -196,6 +196,6 @@ def test_an_app_that_was_stopped_before_it_had_a_job_is_over() -> None:
 )
 def test_a_wish_that_came_too_late_changes_nothing(files: Facts, after_s: float, expected: Verdict) -> None:
     """Whoever cancels does not ask Slurm first whether the job has ended by itself."""
-    wish = replace(CANCEL, time=NOW + after_s)
+    cancel_request = replace(CANCEL, time=NOW + after_s)
     ended = replace(job("TIMEOUT"), ended_at=NOW)
-    assert decide(RECORD, replace(files, stop=wish), ended) == expected
+    assert decide(RECORD, replace(files, stop=cancel_request), ended) == expected

@@ -58,7 +58,7 @@ def _fill(disk: Path) -> None:
 
 
 def test_an_app_on_a_full_disk_can_be_cancelled(disk: Path, slurm: Path) -> None:
-    """Slurm ends its job, since the wish cannot be written; how it ended is told, if not written either."""
+    """Slurm ends its job, since the request cannot be written; how it ended is told, if not written."""
     with Runner("s", {"slurm": partial(create_scheduler, state_dir=str(disk))}) as runner:
         handle = runner.run(APP, "slurm", app_id="one")
         _fill(disk)
