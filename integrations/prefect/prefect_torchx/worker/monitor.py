@@ -1,4 +1,4 @@
-"""Monitors the apps of its flow runs: follows them, stops them, tells how they ended."""
+"""Monitors the apps of a worker's flow runs: follows them, stops them, tells how they ended."""
 
 from __future__ import annotations
 
