@@ -29,6 +29,8 @@ _BUILT_IN = {
     "local_docker": "torchx_core.schedulers.docker:create_scheduler",
     "slurm": "torchx_core.schedulers.slurm:create_scheduler",
 }
+_EXTRAS = {"local_docker": "docker"}
+"""What pip installs the packages by that a built-in scheduler cannot be loaded without."""
 
 
 class _Factories(Mapping[str, SchedulerFactory]):
@@ -96,6 +98,9 @@ def _load(name: str, target: str) -> SchedulerFactory:
     try:
         return cast(SchedulerFactory, attrgetter(attribute)(import_module(module)))
     except (ImportError, AttributeError) as err:
+        if isinstance(err, ModuleNotFoundError) and name in _EXTRAS:
+            how = f"pip install 'torchx-core[{_EXTRAS[name]}]'"
+            raise SchedulerError(f"scheduler {name!r} needs the package {err.name}: {how}") from err
         raise SchedulerError(f"scheduler {name!r} cannot be loaded from {target}: {err}") from err
 
 

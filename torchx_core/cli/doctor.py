@@ -47,9 +47,9 @@ def _by_schedulers() -> dict[tuple[str, ...], list[Finding]]:
             try:
                 findings = runner.scheduler(name).diagnose()
             except TorchXError as err:
-                findings = [
-                    Finding(subject="backend", verdict=Verdict.WARNING, text=f"cannot be used: {err}")
-                ]
+                is_absent = isinstance(err.__cause__, ModuleNotFoundError)
+                verdict = Verdict.ABSENT if is_absent else Verdict.WARNING
+                findings = [Finding(subject="backend", verdict=verdict, text=f"cannot be used: {err}")]
             for finding in findings:
                 owners.setdefault(finding, []).append(name)
     groups: dict[tuple[str, ...], list[Finding]] = {}

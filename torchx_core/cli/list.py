@@ -45,7 +45,7 @@ def command(output: Output, scheduler: str | None, session: str | None, states: 
     """List the apps of a session, the newest last.
 
     Of all schedulers, unless [cli:list] of .torchxconfig names one; a scheduler that cannot be asked is then
-    left out, and named on stderr.
+    left out, and named on stderr, but for one whose packages are not installed.
     """
     only = scheduler or _configured_scheduler()
     with get_runner(session) as runner:
@@ -80,7 +80,8 @@ def _ask_all(runner: Runner) -> Listing:
         try:
             listing.apps.extend(runner.list(name))
         except TorchXError as err:
-            listing.unreachable[name] = str(err)
+            if not isinstance(err.__cause__, ModuleNotFoundError):
+                listing.unreachable[name] = str(err)
     return Listing(_oldest_first(listing.apps), listing.unreachable)
 
 

@@ -36,6 +36,14 @@ finally:
 """
 
 
+WITHOUT_DOCKERS_PACKAGES = """
+import sys
+sys.modules["requests"] = sys.modules["docker"] = None
+from torchx_core.cli import main
+main()
+"""
+
+
 def modules_of(*args: str) -> set[str]:
     """Return the modules that a fresh interpreter has loaded when the command has ended."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, *args], capture_output=True, text=True, check=True)
@@ -71,3 +79,23 @@ def test_without_click_there_is_a_line_that_says_what_to_install() -> None:
     assert done.stderr == (
         "torchx-core: the command line needs click, which is missing; pip install 'torchx-core[cli]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("list",), "no apps\n"),
+        (("list", "-s", "local_docker"), "error: scheduler 'local_docker' needs the package requests: "),
+        (("doctor",), "cannot be used: scheduler 'local_docker' needs the package requests: "),
+    ],
+)
+def test_an_extra_that_is_not_installed_is_named_to_who_asks_for_it(
+    words: tuple[str, ...], said: str
+) -> None:
+    """With what installs it; a list of all apps does without the scheduler and says nothing."""
+    command = [sys.executable, "-c", WITHOUT_DOCKERS_PACKAGES, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    shown = done.stdout + done.stderr
+    assert said in shown
+    assert ("pip install 'torchx-core[docker]'" in shown) == ("local_docker" in shown)
+    assert ("local_docker" in shown) == (words != ("list",))
