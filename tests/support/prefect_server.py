@@ -122,7 +122,7 @@ class PrefectServer:
 
 
 def _quick_folder(home: Path) -> Path:
-    """Return where no busy disk holds up the database: its server answers 503 when that takes long."""
+    """Return where the database waits for no disk, if there is room."""
     return IN_MEMORY if IN_MEMORY.is_dir() and disk_usage(IN_MEMORY).free > ROOM_BYTES else home
 
 
