@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from torchx_core.schedulers import Scheduler
 
-__all__ = ["ENTRY_POINT_GROUP", "SchedulerFactory", "scheduler_factories"]
+__all__ = ["ENTRY_POINT_GROUP", "SchedulerFactory", "is_not_installed", "scheduler_factories"]
 
 SchedulerFactory: TypeAlias = Callable[..., "Scheduler[Any]"]
 """Called as ``factory(session_name, **scheduler_params)``; must be cheap and do no I/O."""
@@ -77,6 +77,16 @@ def scheduler_factories() -> Mapping[str, SchedulerFactory]:
     are listed where TorchX is installed, without importing it.
     """
     return _Factories()
+
+
+def is_not_installed(name: str, error: Exception) -> bool:
+    """Return whether a built-in scheduler could not be loaded because its extra is not installed.
+
+    Args:
+        name: Of the scheduler.
+        error: What its factory raised.
+    """
+    return name in _EXTRAS and isinstance(error.__cause__, ModuleNotFoundError)
 
 
 def _lazy(name: str, target: str) -> SchedulerFactory:

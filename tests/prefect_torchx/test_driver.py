@@ -41,7 +41,7 @@ def _started(runner: Runner, *steps: str) -> AppHandle:
 
 
 @both
-def test_a_story_returns_its_value(how: Drive) -> None:
+def test_a_procedure_returns_its_value(how: Drive) -> None:
     """What comes of it is what the driver returns."""
 
     def procedure() -> Procedure[int]:
@@ -83,7 +83,7 @@ def test_a_follow_ends_when_nobody_takes_more(how: Drive) -> None:
 
 
 @both
-def test_what_goes_wrong_with_a_wish_is_raised_where_it_was_made(how: Drive) -> None:
+def test_what_goes_wrong_with_an_effect_is_raised_where_it_was_yielded(how: Drive) -> None:
     """The procedure decides what to make of it."""
 
     def procedure() -> Procedure[str]:

@@ -15,7 +15,7 @@ GONE = {
 
 
 def test_no_module_has_a_name_that_only_we_understand() -> None:
-    """Neither in the core nor in the integrations."""
+    """No module of the core or of the integrations is called by a word that the glossary has replaced."""
     modules = [*ROOT.glob("torchx_core/**/*.py"), *ROOT.glob("integrations/*/*_torchx/**/*.py")]
     assert len(modules) > 300
     assert [path for path in modules if GONE & {path.stem.lstrip("_"), *path.stem.split("_")}] == []

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from shutil import disk_usage, rmtree
-from tempfile import mkdtemp
 
 from daemons import ends, environ, free_port, start_daemon
 from local_apps import processes
@@ -19,8 +17,6 @@ from torchx_core.testing import wait_until
 
 __all__ = ["SETTINGS", "PrefectServer", "talking_to"]
 
-IN_MEMORY = Path("/dev/shm")
-ROOM_BYTES = 1 << 30
 START_S = 900.0
 """Ten seconds on an idle host."""
 STOP_S = 15.0
@@ -47,25 +43,21 @@ class PrefectServer:
         """Do nothing yet.
 
         Args:
-            home: Where the output of all processes goes; its database too, where memory has no room for it.
+            home: Where its database and the output of all processes go.
         """
         self._home = home
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}/api"
         self._pids: list[int] = []
         self._server = 0
-        self._database: Path | None = None
         # Of now: a process that outlives the test that starts it must not carry that test's mark.
         self._env = {**os.environ, **SETTINGS, "PREFECT_HOME": str(home), "PREFECT_UI_API_URL": self.url}
 
     def start(self) -> None:
         """Start it on its port and its database, and wait until it answers."""
         self._home.mkdir(parents=True, exist_ok=True)
-        self._database = self._database or Path(mkdtemp(prefix="prefect-", dir=_quick_folder(self._home)))
         address = ("--host", "127.0.0.1", "--port", str(self._port))
-        url = f"sqlite+aiosqlite:///{self._database}/prefect.db"
-        words = ("-m", "prefect", "server", "start", *address)
-        self._server = self._start("server", *words, PREFECT_SERVER_DATABASE_CONNECTION_URL=url)
+        self._server = self._start("server", "-m", "prefect", "server", "start", *address)
         wait_until(lambda: self._answers() or ends(self._server, 0), START_S)
         assert not ends(self._server, 0), self.output("server")
 
@@ -92,8 +84,6 @@ class PrefectServer:
         for pid in self._left():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if self._database:
-            rmtree(self._database, ignore_errors=True)
 
     def _left(self) -> list[int]:
         """Return the processes that outlived who started them, by the home that they were given."""
@@ -119,11 +109,6 @@ class PrefectServer:
             return httpx.get(f"{self.url}/health").is_success
         except httpx.TransportError:
             return False
-
-
-def _quick_folder(home: Path) -> Path:
-    """Return where the database waits for no disk, if there is room."""
-    return IN_MEMORY if IN_MEMORY.is_dir() and disk_usage(IN_MEMORY).free > ROOM_BYTES else home
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from torchx_core import get_runner
 from torchx_core.errors import SchedulerError, UnknownSchedulerException
-from torchx_core.registry import find_factory, scheduler_factories
+from torchx_core.registry import find_factory, is_not_installed, scheduler_factories
 
 PLUGIN = """
 from torchx_core.testing import FakeHost
@@ -45,6 +45,14 @@ def test_an_installed_scheduler_is_found(tmp_path: Path, monkeypatch: pytest.Mon
     with get_runner("mine") as runner:
         assert runner.scheduler_backends()[-1] == "plugged"
         assert runner.list("plugged") == []
+
+
+def test_a_plugin_that_lacks_a_package_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a built-in scheduler's extra may be left out on purpose: `list` names the plugin."""
+    install(tmp_path, monkeypatch, "lost = txc_no_such_module:create")
+    with get_runner("mine") as runner, pytest.raises(SchedulerError, match=r"'lost'.*No module") as caught:
+        runner.list("lost")
+    assert not is_not_installed("lost", caught.value)
 
 
 def test_a_broken_scheduler_harms_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

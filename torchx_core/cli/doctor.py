@@ -13,6 +13,7 @@ from torchx_core.cli.output import Output
 from torchx_core.cli.styles import BAD, BOLD, DIM, GOOD, WARN
 from torchx_core.cli.tables import Cell, Column, lay_out
 from torchx_core.errors import TorchXError
+from torchx_core.registry import is_not_installed
 from torchx_core.schedulers import Finding, Verdict
 
 __all__ = ["command"]
@@ -47,8 +48,7 @@ def _by_schedulers() -> dict[tuple[str, ...], list[Finding]]:
             try:
                 findings = runner.scheduler(name).diagnose()
             except TorchXError as err:
-                is_absent = isinstance(err.__cause__, ModuleNotFoundError)
-                verdict = Verdict.ABSENT if is_absent else Verdict.WARNING
+                verdict = Verdict.ABSENT if is_not_installed(name, err) else Verdict.WARNING
                 findings = [Finding(subject="backend", verdict=verdict, text=f"cannot be used: {err}")]
             for finding in findings:
                 owners.setdefault(finding, []).append(name)

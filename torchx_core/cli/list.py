@@ -16,6 +16,7 @@ from torchx_core.cli.quantities import format_duration
 from torchx_core.cli.styles import DIM, STATE_STYLES
 from torchx_core.cli.tables import Cell, Column, lay_out
 from torchx_core.errors import TorchXError
+from torchx_core.registry import is_not_installed
 from torchx_core.schedulers import ListAppResponse
 from torchx_core.specs import AppState
 
@@ -45,7 +46,7 @@ def command(output: Output, scheduler: str | None, session: str | None, states: 
     """List the apps of a session, the newest last.
 
     Of all schedulers, unless [cli:list] of .torchxconfig names one; a scheduler that cannot be asked is then
-    left out, and named on stderr, but for one whose packages are not installed.
+    left out, and named on stderr, but for a built-in one whose extra is not installed.
     """
     only = scheduler or _configured_scheduler()
     with get_runner(session) as runner:
@@ -80,7 +81,7 @@ def _ask_all(runner: Runner) -> Listing:
         try:
             listing.apps.extend(runner.list(name))
         except TorchXError as err:
-            if not isinstance(err.__cause__, ModuleNotFoundError):
+            if not is_not_installed(name, err):
                 listing.unreachable[name] = str(err)
     return Listing(_oldest_first(listing.apps), listing.unreachable)
 

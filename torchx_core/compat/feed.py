@@ -26,9 +26,9 @@ class BridgeFeed(EventFeed):
     there already when following begins is read by the thread that asks for it, as long as there is more.
     """
 
-    def __init__(self, gather: Poller, place: Place, incarnation: str) -> None:
+    def __init__(self, poller: Poller, place: Place, incarnation: str) -> None:
         """Open the stream at the place."""
-        self._gather = gather
+        self._poller = poller
         self._place = place
         self._incarnation = incarnation
         self._pace = Pace()
@@ -71,19 +71,19 @@ class BridgeFeed(EventFeed):
     def _look(self) -> tuple[Polled | None, float]:
         began = monotonic()
         try:
-            gathered = self._gather(self._place)
+            polled = self._poller(self._place)
             self._well_at = monotonic()
         except SchedulerError:
             if self._well_at is None or monotonic() - self._well_at > _PATIENCE_S:
                 raise  # never seen, or away for too long
-            gathered = None
-        return gathered, monotonic() - began
+            polled = None
+        return polled, monotonic() - began
 
-    def _take(self, gathered: Polled | None, cost_s: float) -> None:
-        events = () if gathered is None else gathered.events
-        more = gathered is not None and gathered.more
+    def _take(self, polled: Polled | None, cost_s: float) -> None:
+        events = () if polled is None else polled.events
+        more = polled is not None and polled.more
         self._pace.looked(cost_s=cost_s, news=bool(events), more=more)
-        if gathered is not None and events:
+        if polled is not None and events:
             self._before = self.cursor
-            self._place = gathered.place
+            self._place = polled.place
             self._ready = Batch(events=events, cursor=encode(self._incarnation, self._place))

@@ -1,6 +1,6 @@
 """Carries out what a procedure asks for: one driver blocks, the other one awaits. Knows no Prefect.
 
-What happens to an app is told once, in a generator: it makes the quick calls itself, blocking, and yields a
+What happens to an app is told once, in a generator: it makes the quick calls itself, blocking, and yields an
 effect for everything that takes its time. So only the waiting is written twice.
 """
 
@@ -156,7 +156,7 @@ async def _acarry_out(effect: Effect, runner: Runner, look: Callable[[], None]) 
 def patiently(
     phase: Callable[[], Procedure[T]], patience: Patience, say: Callable[[str], None]
 ) -> Procedure[T]:
-    """Tell a phase again from its start while its scheduler is away; whatever it submits it submits once.
+    """Run a phase again from its start while its scheduler is away; whatever it submits it submits once.
 
     Raises:
         SchedulerError: The failure does not pass, or has lasted too long.

@@ -26,7 +26,7 @@ class EventStream:
     """One connection to the engine; it is made again when it breaks.
 
     It asks for what happened before as well (the engine keeps a few events), because the engine answers a
-    moment before it listens: without that, what happens in this moment would ring no notifier.
+    moment before it listens: without that, what happens in this moment would notify nobody.
     """
 
     def __init__(self, endpoint: Endpoint, version: str, filters: Mapping[str, Sequence[str]]) -> None:

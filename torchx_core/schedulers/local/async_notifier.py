@@ -21,26 +21,26 @@ class _Hub:
         self._loop = loop
         self._pool = pool
         self._inotify = pool.take()
-        self._notifiers: dict[int, list[Callable[[], None]]] = {}
+        self._callbacks: dict[int, list[Callable[[], None]]] = {}
         loop.add_reader(self._inotify.fd, self._ring)
 
     @classmethod
     def join(
-        cls, loop: asyncio.AbstractEventLoop, pool: InotifyPool, path: str, notifier: Callable[[], None]
+        cls, loop: asyncio.AbstractEventLoop, pool: InotifyPool, path: str, notify: Callable[[], None]
     ) -> tuple[_Hub, int]:
         hub = cls._hubs.get(loop)
         if hub is None:
             hub = cls._hubs[loop] = cls(loop, pool)
         watch = hub._inotify.add(path)
-        hub._notifiers.setdefault(watch, []).append(notifier)
+        hub._callbacks.setdefault(watch, []).append(notify)
         return hub, watch
 
-    def leave(self, watch: int, notifier: Callable[[], None]) -> None:
-        self._notifiers[watch].remove(notifier)
-        if not self._notifiers[watch]:
-            del self._notifiers[watch]
+    def leave(self, watch: int, notify: Callable[[], None]) -> None:
+        self._callbacks[watch].remove(notify)
+        if not self._callbacks[watch]:
+            del self._callbacks[watch]
             self._inotify.remove(watch)
-        if not self._notifiers:
+        if not self._callbacks:
             self._loop.remove_reader(self._inotify.fd)
             self._pool.give_back(self._inotify)
             del self._hubs[self._loop]
@@ -48,10 +48,10 @@ class _Hub:
     def _ring(self) -> None:
         watches = self._inotify.read()
         if OVERFLOW in watches:  # the kernel dropped events: anybody's file may have grown
-            watches = set(self._notifiers)
+            watches = set(self._callbacks)
         for watch in watches:
-            for notifier in self._notifiers.get(watch, ()):
-                notifier()
+            for notify in self._callbacks.get(watch, ()):
+                notify()
 
 
 class AsyncNotifier:

@@ -66,7 +66,7 @@ def grace_end(record: AppRecord, cancel_request: Mapping[str, object]) -> float:
     return float(str(asked)) + grace_s if is_number(asked) else math.inf
 
 
-def wake(record: AppRecord, cancel_request: bytes) -> bool:
+def wake(record: AppRecord, order: bytes) -> bool:
     """Wake the supervisor; false when there is none."""
     try:
         fd = os.open(record.path(CTL), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -75,9 +75,9 @@ def wake(record: AppRecord, cancel_request: bytes) -> bool:
     try:
         if not stat.S_ISFIFO(os.fstat(fd).st_mode):
             return False
-        os.write(fd, cancel_request)
+        os.write(fd, order)
     except OSError:
-        return True  # full of requests already: it will wake up for those
+        return True  # full of orders already: it will wake up for those
     finally:
         os.close(fd)
     return True
