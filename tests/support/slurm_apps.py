@@ -11,13 +11,11 @@ from torchx_core.specs import AppDef, AppStatus, Resource, Role
 __all__ = ["TO_THE_END", "job_of", "lines_of", "reaches", "shell_app", "shell_role", "status_of"]
 
 TO_THE_END = (
-    "exec 2>/dev/null; trap 'trap \"\" TERM; echo told; sleep 0.5; exit 0' TERM;"
-    " echo up; while :; do sleep 0.1; done"
+    "exec 2>/dev/null; trap 'trap \"\" TERM; echo told; exit 0' TERM; echo up; while :; do sleep 0.1; done"
 )
 """Runs until it is told to end, and then takes it for success, as after a last checkpoint.
 
-That takes a moment: linuxproc signals a task last, after its processes, and may wait for a processor in
-between: what has ended well by then, ended before it was told. Some of Slurm's ends come with two SIGTERMs.
+Some of Slurm's ends come with two SIGTERMs.
 """
 
 

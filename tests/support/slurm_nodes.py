@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -52,10 +53,10 @@ class Nodes:
         note = {"job_id": "7", "time": 0, "nodes": "n"}
         (self.app_dir / f"run.{run}.json").write_text(json.dumps(note))
 
-    def start(self, replica: int, *, run: int = 0) -> subprocess.Popen[bytes]:
-        """Start the task of a replica."""
+    def start(self, replica: int, *, run: int = 0, by: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        """Start the task of a replica, directly or by a command that takes its command line."""
         env = {**os.environ, "SLURM_PROCID": str(replica), "SLURM_RESTART_COUNT": str(run)}
-        command = [sys.executable, str(self.app_dir / "shim.pyz"), "replica", str(self.app_dir)]
+        command = [*by, sys.executable, str(self.app_dir / "shim.pyz"), "replica", str(self.app_dir)]
         self.tasks.append(subprocess.Popen(command, env=env, start_new_session=True))
         return self.tasks[-1]
 

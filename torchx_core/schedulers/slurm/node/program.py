@@ -15,7 +15,7 @@ from torchx_core.schedulers.slurm.node.files import number_in
 from torchx_core.schedulers.slurm.node.guard import Guard
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
-from torchx_core.schedulers.slurm.node.signals import CHUNK, TICK_S, Signals
+from torchx_core.schedulers.slurm.node.signals import CHUNK, SHORTLY_S, TICK_S, Signals
 
 DRAIN_S = 2.0
 """How long output is waited for after everything was killed: somebody else may hold the pipe."""
@@ -124,12 +124,15 @@ class Program:
         """Return whether Slurm has told the program to end: its SIGTERM comes to each process of a job.
 
         It may be here a moment after the program, which has died of it or makes a code of its own of it, as
-        after a last checkpoint. What shells call such an end is waited for.
+        after a last checkpoint. What shells call such an end is waited for; any other, while Slurm may be
+        about to tell us.
         """
-        if code in (-signal.SIGTERM, 128 + signal.SIGTERM):
-            until = time.monotonic() + SIGNAL_LAG_S
-            while signal.SIGTERM not in self.signals.seen and time.monotonic() < until:
-                self.signals.sleep()
+        died_of_it = code in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        until = time.monotonic() + SIGNAL_LAG_S
+        while signal.SIGTERM not in self.signals.seen and time.monotonic() < until:
+            if not died_of_it and not self.signals.may_be_under_way():
+                break
+            self.signals.sleep(SHORTLY_S)
         return signal.SIGTERM in self.signals.seen
 
     def _watch(self) -> None:

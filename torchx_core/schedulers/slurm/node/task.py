@@ -22,18 +22,19 @@ def run_task(directory: str) -> int:
     outlive_signals()
     replica = Replica(directory, read_json(os.path.join(directory, "plan.json")) or {})
     guard = Guard()
+    slurmstepd = os.getppid()
 
     def note_death(code: int) -> None:
         with suppress(Superseded):
             replica.note_death(code)
 
-    return guard.run(lambda: work(replica, guard), note_death)
+    return guard.run(lambda: work(replica, Signals(slurmstepd), guard), note_death)
 
 
-def work(replica: Replica, guard: Guard) -> int:
+def work(replica: Replica, signals: Signals, guard: Guard) -> int:
     """Do what `run_task` does, in the process that the guard stands beside."""
     try:
-        code = run_attempts(replica, Signals(), guard)
+        code = run_attempts(replica, signals, guard)
     except Superseded:
         return SUPERSEDED
     replica.leave()

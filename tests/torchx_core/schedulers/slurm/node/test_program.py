@@ -25,11 +25,28 @@ from torchx_core.schedulers.slurm.node.replica import Replica
 from torchx_core.schedulers.slurm.node.signals import Signals
 with open(os.path.join(sys.argv[1], "plan.json")) as file:
     replica = Replica(sys.argv[1], json.load(file))
-signals = Signals()
+signals = Signals(os.getppid())
 os.kill(os.getpid(), signal.SIGTERM)
 sys.exit(run_attempts(replica, signals, Guard()))
 """
 """A task that Slurm tells to end just before its program is there."""
+TELLS_THE_TASK_LAST = """
+import os, subprocess, sys, time
+import psutil
+task = subprocess.Popen(sys.argv[3:])
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+program, worker = map(int, open(sys.argv[1]).read().split())
+os.kill(program, 15)
+while psutil.pid_exists(program):
+    pass
+until = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < until:
+    pass
+os.kill(worker, 15)
+sys.exit(task.wait())
+"""
+"""A slurmstepd which others keep from the processor when it has told the program, and not yet its task."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
@@ -98,6 +115,20 @@ def test_what_slurm_has_told_is_not_told_again(nodes: Nodes) -> None:
     go.touch()
     assert task.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert nodes.output("r0") == b"up\ntold\n"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_program_that_ends_before_its_task_is_told(nodes: Nodes, code: int) -> None:
+    """Has ended because of that signal all the same: it has neither succeeded nor failed."""
+    pids = nodes.app_dir / "pids"
+    nodes.prepare(
+        f"exec 2>/dev/null; trap 'exit {code}' TERM; echo $$$$ $PPID >{pids}.new; mv {pids}.new {pids};"
+        " while :; do sleep 0.01; done"
+    )
+    task = nodes.start(0, by=[sys.executable, "-c", TELLS_THE_TASK_LAST, str(pids), "0.5"])
+    assert task.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert nodes.end("r0")["told"]
+    assert nodes.read("stop.json") is None
 
 
 def test_a_program_that_comes_after_slurms_signal_is_told(nodes: Nodes) -> None:
