@@ -17,6 +17,7 @@ from torchx_core.testing import wait_until
 
 __all__ = ["SETTINGS", "PrefectServer", "talking_to"]
 
+PROGRAM = Path(__file__).with_name("prefect_serve.py")
 START_S = 900.0
 """Ten seconds on an idle host."""
 STOP_S = 15.0
@@ -57,7 +58,7 @@ class PrefectServer:
         """Start it on its port and its database, and wait until it answers."""
         self._home.mkdir(parents=True, exist_ok=True)
         address = ("--host", "127.0.0.1", "--port", str(self._port))
-        self._server = self._start("server", "-m", "prefect", "server", "start", *address)
+        self._server = self._start("server", str(PROGRAM), "server", "start", *address)
         wait_until(lambda: self._answers() or ends(self._server, 0), START_S)
         assert not ends(self._server, 0), self.output("server")
 
