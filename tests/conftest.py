@@ -87,6 +87,20 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Have servers and clusters say how things stand when a test fails: it may not fail again."""
+    report = yield
+    if report.failed and call.when == "call":
+        for name, value in getattr(item, "funcargs", {}).items():
+            explain = getattr(type(value), "explain_failure", None)
+            if explain is not None:
+                report.sections.append((f"how {name} stands", explain(value)))
+    return report
+
+
 @pytest.fixture(scope="session")
 def private_home(pytestconfig: pytest.Config) -> Path:
     """The home that every test of this run, and every process it starts, believes to have."""

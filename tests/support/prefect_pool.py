@@ -9,10 +9,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import prefect_pool_flows
 from daemons import ends, start_daemon
+from httpx import HTTPError
 from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect_runs import FlowRun
@@ -50,6 +51,7 @@ class Pool:
             "TORCHX_STATE_DIR": str(self._state_dir),
         }
         self._workers: dict[str, int] = {}
+        self._asked: list[UUID] = []
         with get_client(sync_client=True) as client:
             template = TorchXWorker.get_default_base_job_template()
             client.create_work_pool(WorkPoolCreate(name=self.name, type="torchx", base_job_template=template))
@@ -67,6 +69,7 @@ class Pool:
                 job_variables=job_variables,
             )
             run = client.create_flow_run_from_deployment(deployment, parameters={"folder": str(self.folder)})
+        self._asked.append(run.id)
         return FlowRun(run.id)
 
     def start_worker(self, name: str = "one", *words: str) -> None:
@@ -88,6 +91,19 @@ class Pool:
     def output(self) -> str:
         """Return what the workers have printed."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def explain_failure(self) -> str:
+        """Return how its flow runs and workers are, and what they printed: for a failed test's report."""
+        gone = [name for name, pid in self._workers.items() if ends(pid, 0)]
+        said = [f"workers {sorted(self._workers)}, of which {gone} have ended"]
+        try:
+            with get_client(sync_client=True) as client:
+                for flow_run_id in self._asked:
+                    states = client.read_flow_run_states(flow_run_id)
+                    said += [f"{flow_run_id} {state.timestamp} {state!r}" for state in states]
+        except HTTPError as err:
+            said.append(repr(err))
+        return "\n".join([*said, self.output()])
 
     def starts(self, count: int = 1, *, of: str = "starts") -> list[int]:
         """Wait until so many flows have begun, or apps (``trainings``); return their processes."""

@@ -21,6 +21,7 @@ __all__ = ["SlurmCluster", "running_cluster", "why_no_cluster"]
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 _START_S = 900
 _END_S = 30
+_LOG_LINES = 60
 _SCHEDULING = ("bf_interval=1", "sched_interval=5", "sched_min_interval=100000", "batch_sched_delay=0")
 
 
@@ -162,6 +163,18 @@ class SlurmCluster:
     def call(self, *command: str) -> str:
         """Run a Slurm command and return what it prints."""
         return self._call(*command)
+
+    def explain_failure(self) -> str:
+        """Return what Slurm says of its jobs and nodes, and said last: for the report of a failed test."""
+        said = []
+        for command in (("scontrol", "show", "job"), ("scontrol", "show", "node")):
+            try:
+                said.append(self._call(*command))
+            except (subprocess.SubprocessError, RuntimeError) as err:
+                said.append(str(err))
+        for log in sorted((self.root / "log").iterdir()):
+            said += [f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-_LOG_LINES:]]
+        return "\n".join(said)
 
     def stop(self) -> None:
         """End every daemon and every job of this cluster."""

@@ -30,8 +30,7 @@ def pool(prefect_api: str, runner: Runner, tmp_path: Path) -> Iterator[Pool]:
 
 @pytest.fixture
 def real_pool(prefect_api: str, tmp_path: Path) -> Iterator[Pool]:
-    """Return the same for workers in processes of their own; it prints what they said."""
+    """Return the same for workers in processes of their own."""
     pool = Pool(prefect_api, tmp_path)
     yield pool
     pool.close()
-    print(pool.output())  # noqa: T201  (pytest shows it when the test fails)
