@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_torchx._pace import Pace
+from airflow_torchx._watch import Pace
 from torchx_core.testing import FakeClock
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_torchx._connection import CONNECTION_FIELDS
 from airflow_torchx.get_provider_info import FORM_FIELDS, get_provider_info
+from airflow_torchx.hooks.torchx import CONNECTION_FIELDS
 
 pytestmark = [
     pytest.mark.engine,

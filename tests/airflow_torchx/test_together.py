@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from airflow_torchx._together import Together
+from airflow_torchx._engine_triggers import Together
 
 
 class Oracle:

@@ -14,8 +14,7 @@ import pytest
 
 from airflow_torchx import _watch
 from airflow_torchx._deferral import Deferral, Fired
-from airflow_torchx._pace import Pace, Paces
-from airflow_torchx._watch import Watch
+from airflow_torchx._watch import Pace, Paces, Watch
 from torchx_core.errors import SchedulerError
 from torchx_core.runner import Runner, get_runner
 from torchx_core.schedulers import AppEvent, LogLines

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from local_apps import app_of
 
-from prefect_torchx.links import find_links
+from prefect_torchx.pictures import find_links
 from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
 
 

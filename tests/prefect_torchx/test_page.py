@@ -17,8 +17,8 @@ from prefect.logging.handlers import PrefectConsoleHandler
 from prefect_runs import FlowRun
 
 from prefect_torchx.page import RunPage
+from prefect_torchx.pictures import run_ids
 from prefect_torchx.position import Position
-from prefect_torchx.runs import run_ids
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from torchx_core.compat.capabilities import KNOWN, UNKNOWN
+from torchx_core.compat.create import KNOWN, UNKNOWN
 from torchx_core.schedulers import Capabilities
 
 TEXT = (Path(__file__).parents[2] / "docs" / "torchx-compat.md").read_text()

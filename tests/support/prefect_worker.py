@@ -14,7 +14,7 @@ from prefect_runs import FlowRun
 
 from prefect_torchx.worker import TorchXWorker
 from prefect_torchx.worker.adoption import WORKER_LABEL
-from prefect_torchx.worker.identity import app_id
+from prefect_torchx.worker.dispatch import app_id
 from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle, AppState, make_app_handle
 from torchx_core.testing import wait_until

@@ -17,7 +17,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.schedulers.slurm.node.output import RECORD
 from torchx_core.schedulers.slurm.request import SlurmRequest
-from torchx_core.schedulers.slurm.shipping import packed
+from torchx_core.schedulers.slurm.submit import packed
 from torchx_core.specs import AppDef, CfgVal, Role
 
 __all__ = ["PATIENCE_S", "Nodes", "below", "run_ends"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from torchx_core import get_runner
+from torchx_core import __version__, get_runner
 from torchx_core.cli.exit_codes import ExitCode
-from torchx_core.cli.host_findings import host_findings
 from torchx_core.cli.options import cli_command
 from torchx_core.cli.output import Output
 from torchx_core.cli.styles import BAD, BOLD, DIM, GOOD, WARN
@@ -20,6 +21,12 @@ __all__ = ["command"]
 
 _COLUMNS = (Column(""), Column(""), Column(""))
 _STYLES: Final = {Verdict.OK: GOOD, Verdict.ABSENT: DIM, Verdict.WARNING: WARN, Verdict.PROBLEM: BAD}
+_ENGINES: Final = {
+    "Airflow": ("apache-airflow", "airflow-provider-torchx"),
+    "Prefect": ("prefect", "prefect-torchx"),
+}
+"""Name -> the engine's distribution, and ours that joins the two."""
+_TORCHX: Final = ("torchx-nightly", "torchx")
 
 
 @cli_command("doctor")
@@ -89,3 +96,50 @@ def _fields(finding: Finding) -> dict[str, object]:
         "text": finding.text,
         "advice": finding.advice,
     }
+
+
+def host_findings() -> Iterator[Finding]:
+    """Yield what concerns every scheduler."""
+    python = f"torchx-core {__version__} on Python {platform.python_version()}"
+    yield Finding(subject="Python", verdict=Verdict.OK, text=python)
+    yield _configuration()
+    for name, (engine, ours) in _ENGINES.items():
+        yield _engine(name, engine, ours)
+    yield _torchx()
+
+
+def _configuration() -> Finding:
+    from torchx_core.config import find_configs, read_config
+
+    try:
+        paths = find_configs()
+        read_config()
+    except TorchXError as err:
+        advice = "correct the file; every run is refused until then"
+        return Finding(subject="configuration", verdict=Verdict.PROBLEM, text=str(err), advice=advice)
+    if not paths:
+        return Finding(subject="configuration", verdict=Verdict.ABSENT, text="no .torchxconfig")
+    return Finding(subject="configuration", verdict=Verdict.OK, text=", ".join(paths))
+
+
+def _engine(name: str, engine: str, ours: str) -> Finding:
+    there, joined = _version(engine), _version(ours)
+    if there is None:
+        return Finding(subject=name, verdict=Verdict.ABSENT, text="not installed")
+    if joined is None:
+        text, advice = f"{there}, without {ours}", f"pip install {ours} to run apps from it"
+        return Finding(subject=name, verdict=Verdict.WARNING, text=text, advice=advice)
+    return Finding(subject=name, verdict=Verdict.OK, text=f"{there}, with {ours} {joined}")
+
+
+def _torchx() -> Finding:
+    found = [f"{name} {there}" for name in _TORCHX if (there := _version(name))]
+    verdict = Verdict.OK if found else Verdict.ABSENT
+    return Finding(subject="TorchX", verdict=verdict, text=", ".join(found) or "not installed")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from torchx_core.cli.board import Board
 from torchx_core.cli.board_view import board_lines
 from torchx_core.cli.lines import LinePrinter
-from torchx_core.cli.live import LiveArea
 from torchx_core.cli.output import Output
 from torchx_core.cli.styles import WARN
 from torchx_core.cli.views import said
-from torchx_core.cli.widths import fit
+from torchx_core.cli.widths import cell_width, fit, one_line
 from torchx_core.schedulers import AppEvent, LogLines, LogsLost
 
-__all__ = ["LiveView"]
+__all__ = ["LiveArea", "LiveView"]
 
 _REDRAW_S: Final = 0.1
+_ERASE_BELOW = "\x1b[J"
 
 
 class LiveView:
@@ -74,3 +74,35 @@ class LiveView:
     def close(self) -> None:
         """Remove the board."""
         self._area.clear()
+
+
+class LiveArea:
+    """Some lines at the bottom; text written above them scrolls away as usual.
+
+    Everything is plain writes to the terminal's normal screen: no alternate screen, no hidden cursor, no
+    thread, so nothing has to be put right after a crash.
+    """
+
+    def __init__(self, write: Callable[[str], None], width: Callable[[], int]) -> None:
+        """Draw nothing yet."""
+        self._write = write
+        self._width = width
+        self._drawn: list[int] = []
+
+    def draw(self, lines: Sequence[str], above: str = "") -> None:
+        """Replace the lines, and put whole lines of text above them, in one write."""
+        self._write(self._erase() + above + "".join(f"{line}\n" for line in lines))
+        self._drawn = [cell_width(one_line(line)) for line in lines]
+
+    def clear(self, above: str = "") -> None:
+        """Remove the lines."""
+        self.draw([], above)
+
+    def _erase(self) -> str:
+        """Go to the first of our lines and erase from there.
+
+        A terminal that was made narrower since has wrapped them, so that they take more rows now.
+        """
+        width = max(1, self._width())
+        rows = sum(max(1, -(-cells // width)) for cells in self._drawn)
+        return f"\r\x1b[{rows}A{_ERASE_BELOW}" if rows else ""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 from torchx_core.compat import _torchx
 from torchx_core.compat.backend import Backend
-from torchx_core.compat.capabilities import capabilities_of
 from torchx_core.compat.disk import DiskStore
 from torchx_core.compat.memory import MemoryStore
 from torchx_core.compat.names import PREFIX
@@ -20,7 +19,54 @@ from torchx_core.compat.scheduler import BridgeScheduler
 from torchx_core.schedulers import Capabilities
 from torchx_core.schedulers.paths import state_root
 
-__all__ = ["factory"]
+__all__ = ["KNOWN", "UNKNOWN", "factory"]
+
+# All of them: a request to cancel is written down, so a cancelled app is CANCELLED whatever TorchX calls it.
+# None of them: reports, gang, deadline and lease need something of ours beside the app. Attempts are not
+# told, so retries are not claimed, which Docker, Slurm and Kubernetes do make. TorchX builds workspaces while
+# it renders a request, and a dry run here builds nothing. No scheduler there tells when a line was written.
+
+KNOWN: Final = {
+    LOCAL_CLASS: Capabilities(tail=True, cancelled_state=True, log_times=False),
+    "torchx.schedulers.docker_scheduler.DockerScheduler": Capabilities(
+        tail=True,
+        survives_submitter=True,
+        submit_once=True,
+        mounts=True,
+        resource_limits=True,
+        cancelled_state=True,
+        exit_codes=False,
+        log_times=False,
+        grace_period=False,
+    ),
+    "torchx.schedulers.slurm_scheduler.SlurmScheduler": Capabilities(
+        tail=True,
+        survives_submitter=True,
+        resource_limits=True,
+        cancelled_state=True,
+        exit_codes=False,
+        log_times=False,
+        grace_period=False,
+    ),  # not submit_once: a job's number is unknown until sbatch has answered
+    "torchx.schedulers.kubernetes_scheduler.KubernetesScheduler": Capabilities(
+        tail=True,
+        survives_submitter=True,
+        submit_once=True,
+        mounts=True,
+        resource_limits=True,
+        cancelled_state=True,
+        exit_codes=False,
+        log_times=False,
+        grace_period=False,
+        separate_streams=False,
+    ),
+}
+"""Class of the TorchX scheduler -> its capabilities; subclasses have their base's."""
+
+UNKNOWN: Final = Capabilities(
+    cancelled_state=True, exit_codes=False, separate_streams=False, log_times=False, grace_period=False
+)
+"""Of a scheduler that only its plugin knows: what the bridge does by itself."""
 
 
 def factory(backend: str) -> Callable[..., BridgeScheduler]:
@@ -86,3 +132,8 @@ def _class_of(backend: Backend) -> type[BridgeScheduler]:
         capabilities: ClassVar[Capabilities] = claims
 
     return Bridge
+
+
+def capabilities_of(classes: Sequence[str]) -> Capabilities:
+    """Return the capabilities of a scheduler with these classes, its own first."""
+    return next((KNOWN[name] for name in classes if name in KNOWN), UNKNOWN)

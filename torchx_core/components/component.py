@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import assert_never, cast
 
 from torchx_core.components.arguments import call, fill, flags_of, from_words, to_words
-from torchx_core.components.parameters import Parameter
+from torchx_core.components.parameters import REQUIRED, Parameter
 from torchx_core.components.problems import Flaw, refusal
-from torchx_core.components.usage import usage_text
+from torchx_core.components.value_text import write_text
 from torchx_core.components.words import read_words
 from torchx_core.errors import ComponentArgumentError, ComponentHelpRequested
 from torchx_core.specs import AppDef, snapshot_app
 from torchx_core.specs.checks import is_map, show
 
 __all__ = ["Component"]
+
+_WIDTH = 100
+_INDENT = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +99,45 @@ class Component:
             return snapshot_app(made)  # TorchX's own, or one that looks like it
         flaw = Flaw(f"returned no AppDef: {show(made)}", "return one")
         raise refusal(self.name, self.file, self.line, [flaw])
+
+
+def usage_text(name: str, summary: str, description: str, parameters: Sequence[Parameter]) -> str:
+    """Return how to write the arguments, what the component does, and what each argument means."""
+    required = [f"{p.flags[-1]} {_kind(p)}" for p in parameters if p.default is REQUIRED and p.flags]
+    options = ["[OPTIONS]"] if any(p.flags and p.default is not REQUIRED for p in parameters) else []
+    varargs = [f"[--] [{p.name.upper()} ...]" for p in parameters if p.kind == "varargs"]
+    parts = [" ".join(["usage:", name, *required, *options, *varargs])]
+    parts += [text for text in (summary, description) if text]
+    if parameters:
+        parts.append("\n".join(["arguments:", *_explained(parameters)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _explained(parameters: Iterable[Parameter]) -> Iterable[str]:
+    for p in parameters:
+        yield f"  {', '.join(p.flags)} {_kind(p)}" if p.flags else f"  {p.name.upper()} ..."
+        text = " ".join(part for part in (p.help, _default(p)) if part)
+        yield from textwrap.wrap(text, _WIDTH, initial_indent=" " * _INDENT, subsequent_indent=" " * _INDENT)
+
+
+def _kind(p: Parameter) -> str:
+    names = [scalar.__name__.upper() for scalar in p.type.scalars]
+    match p.type.shape:
+        case "scalar":
+            return names[0]
+        case "list":
+            return f"{names[0]},…"
+        case "tuple":
+            return ",".join(names)
+        case "dict":
+            return "=".join(names) + ",…"
+        case _:
+            assert_never(p.type.shape)
+
+
+def _default(p: Parameter) -> str:
+    if p.kind == "varargs":
+        return ""
+    if p.default is REQUIRED:
+        return "(required)"
+    return "" if p.default is None else f"(default: {write_text(p.default) or repr(p.default)})"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import ChainMap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from torchx_core.config.environment import ENV_SCHEDULER, check_environment, select_environment, variable_of
+from torchx_core.compat import PREFIX
 from torchx_core.config.files import find_configs, read_config_text
 from torchx_core.config.ini import read_ini
-from torchx_core.config.sections import CLI_RUN, check_section, sections_of
+from torchx_core.config.sections import CLI_RUN, TORCHX_SCHEDULERS, check_section, sections_of
 from torchx_core.config.settings import ConfigFile, Origin, Setting
 from torchx_core.config.values import CfgSetting, read_section, read_variable
 from torchx_core.errors import did_you_mean
@@ -21,6 +22,8 @@ from torchx_core.specs import CfgVal, runopts
 __all__ = ["Config", "RunDefaults", "parse_file", "read_config"]
 
 T = TypeVar("T")
+ENV_SCHEDULER: Final = "TORCHX_SCHEDULER"
+_PREFIX: Final = "TORCHX_CFG_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,3 +161,38 @@ def parse_file(text: str, path: str) -> ConfigFile:
 def _strongest(layers: Sequence[Mapping[str, T]]) -> dict[str, T]:
     """Return each key's value in the first layer that has it."""
     return dict(ChainMap(*map(dict, layers)))
+
+
+def variable_of(scheduler: str) -> str:
+    """Return the name of the variable with that scheduler's options.
+
+    Example:
+        >>> variable_of("local_cwd")
+        'TORCHX_CFG_LOCAL_CWD'
+    """
+    return _PREFIX + re.sub("[^A-Z0-9]", "_", scheduler.upper())
+
+
+def select_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return those variables that are options; one set to nothing counts as not set."""
+    return {k: v for k, v in environ.items() if v and (k == ENV_SCHEDULER or k.startswith(_PREFIX))}
+
+
+def check_environment(environ: Mapping[str, str], schedulers: Iterable[str]) -> None:
+    """Refuse options for a scheduler that does not exist.
+
+    Args:
+        environ: What `select_environment` returned.
+        schedulers: The known ones; looked through for an unusual name only.
+
+    Raises:
+        InvalidConfigError: With the closest variable.
+    """
+    of_torchx = {variable_of(prefix + name) for name in TORCHX_SCHEDULERS for prefix in ("", PREFIX)}
+    for name in environ.keys() - of_torchx - {ENV_SCHEDULER}:
+        known = [variable_of(scheduler) for scheduler in schedulers]
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise Origin(source=f"${name}").error(
+                f"options for a scheduler that is not known; known: {', '.join(known)}{hint}"
+            )

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import dis
 import inspect
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Final, TypeAlias
 
 from torchx_core.errors import InvalidFunctionError
-from torchx_core.functions.names import foreign_names
 from torchx_core.functions.replica import compile_text
 
 __all__ = ["FunctionSource", "check_function", "read_function"]
 
 _Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _NOWHERE: Final = object()
+_READS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+_SET_BY_PYTHON: Final = frozenset({"__annotations__", "__builtins__", "__name__"})
+"""In a class body or a module, beside what `builtins` has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,3 +158,43 @@ def _relative(definition: _Definition, first: int) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.ImportFrom) and node.level:
             names = f"from {'.' * node.level}{node.module or ''} import …"
             yield first + node.lineno - 1, f"`{names}` is relative to its package; write the package's name"
+
+
+def foreign_names(code: CodeType) -> dict[str, int]:
+    """Return the names that the code and the functions in it need from elsewhere.
+
+    Bytecode is asked, not the text: the compiler has already told locals from globals, in comprehensions,
+    nested functions and classes alike.
+
+    Args:
+        code: Of a module that defines the function and does nothing else.
+
+    Returns:
+        Name -> first line that reads it, in the order of lines.
+    """
+    known = {*dir(builtins), *_SET_BY_PYTHON, *_names(code, {"STORE_NAME"})}
+    known.update(name for each in _codes(code) for name in _names(each, {"STORE_GLOBAL"}))
+    found: dict[str, int] = {}
+    for each in _codes(code):
+        own = set(_names(each, {"STORE_NAME"}))  # a class reads its own names as if they were global
+        for name, line in _names(each, _READS).items():
+            if name not in known | own:
+                found[name] = min(line, found.get(name, line))
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _names(code: CodeType, instructions: frozenset[str] | set[str]) -> dict[str, int]:
+    """Return the names that these instructions work on, each with its first line."""
+    found: dict[str, int] = {}
+    for each in dis.get_instructions(code):
+        if each.opname in instructions:
+            line = each.positions.lineno if each.positions else None
+            found.setdefault(str(each.argval), line or code.co_firstlineno)
+    return found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, cast
 
-from torchx_core.specs import AppDef, Role, snapshot_app, validate_app
+from torchx_core.launch.target import Target
+from torchx_core.runner import Runner
+from torchx_core.specs import AppDef, AppHandle, CfgVal, Role, snapshot_app, validate_app
 
-__all__ = ["AppDocument", "ComponentArgs", "make_app", "make_component", "to_document"]
+__all__ = ["AppDocument", "AppRequest", "ComponentArgs", "make_app", "make_component", "to_document"]
 
 ComponentArgs: TypeAlias = Mapping[str, Any] | Sequence[str] | None
 """Argument -> value, or the words of a command line."""
@@ -85,3 +87,54 @@ def make_component(name: str, args: ComponentArgs) -> AppDef:
     app = find_component(name).build(args or ())
     validate_app(app)
     return app
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppRequest:
+    """A rendered request."""
+
+    app: AppDef
+    scheduler: str
+    cfg: Mapping[str, CfgVal]
+    workspace: str | None = None
+
+    @staticmethod
+    def make(
+        runner: Runner,
+        app: AppDef,
+        target: Target,
+        *,
+        workspace: str | None = None,
+        lease_s: float | None,
+        deadline: float | None,
+    ) -> AppRequest:
+        """Complete and check the request.
+
+        Args:
+            runner: Knows the scheduler's options.
+            app: What to run.
+            target: Where; its options win over lease and deadline.
+            workspace: Local files for the first role.
+            lease_s: Lease, where the scheduler has leases.
+            deadline: When the app must end, in seconds since the epoch, where the scheduler sees to that.
+
+        Raises:
+            UnknownSchedulerException: There is no such scheduler.
+            InvalidRunConfigException: The options do not fit it.
+        """
+        options = runner.scheduler_run_opts(target.scheduler)
+        values = target.cfg(options)
+        for name, value in (("lease_s", lease_s), ("deadline", deadline)):
+            if value is not None and options.get(name) is not None:
+                values.setdefault(name, value)
+        cfg = options.resolve(values)
+        return AppRequest(app=app, scheduler=target.scheduler, cfg=cfg, workspace=workspace)
+
+    @property
+    def lease_s(self) -> float | None:
+        """After how many unwatched seconds the app cancels itself."""
+        return cast("float | None", self.cfg.get("lease_s"))
+
+    def submit(self, runner: Runner, app_id: str) -> AppHandle:
+        """Submit under that id; see `Runner.run`."""
+        return runner.run(self.app, self.scheduler, self.cfg, self.workspace, app_id=app_id)

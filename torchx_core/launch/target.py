@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from torchx_core.launch.cfg import Cfg, make_cfg
+from torchx_core.errors import InvalidInputError, SchedulerError
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import CfgVal, runopts
 
-__all__ = ["DEFAULT_SCHEDULER", "Target"]
+__all__ = ["DEFAULT_SCHEDULER", "Cfg", "Target", "check_target", "make_cfg", "target_options"]
 
 DEFAULT_SCHEDULER = "local_cwd"
+Cfg: TypeAlias = Mapping[str, CfgVal] | str | None
+"""Options of a scheduler: by name, or as text (``log_dir=/logs,grace_s=5``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +52,51 @@ class Target:
             for name, value in make_cfg(cfg, options).items():
                 merged[options.canonical_key(name) or name] = value
         return merged
+
+
+def make_cfg(cfg: Cfg, options: runopts) -> dict[str, CfgVal]:
+    """Return the options given, with texts read as the types that the scheduler wants.
+
+    A rendered template or a form's field is always a text: ``{"grace_s": "5"}`` becomes a number here.
+
+    Raises:
+        InvalidRunConfigException: An option is unknown, or no value of its type.
+    """
+    if isinstance(cfg, str):
+        return options.cfg_from_str(cfg)
+    return {name: _typed(name, value, options) for name, value in (cfg or {}).items()}
+
+
+def _typed(name: str, value: CfgVal, options: runopts) -> CfgVal:
+    option = options.get(name)
+    if option is None or not isinstance(value, str) or option.kind == "str":
+        return value
+    return next(iter(options.cfg_from_str(f"{name}={value}").values()))
+
+
+def check_target(target: Target, workspace: str | None = None) -> None:
+    """Find out whether the target's scheduler takes its options; raises also as `target_options` does.
+
+    Raises:
+        InvalidRunConfigException: It does not.
+    """
+    options = target_options(target.scheduler, workspace)
+    if options is not None:
+        options.resolve(target.cfg(options))
+
+
+def target_options(scheduler: str, workspace: str | None = None) -> runopts | None:
+    """Return the scheduler's options; None where its client is not installed, as it may be where it runs.
+
+    Raises:
+        UnknownSchedulerException: There is no such scheduler.
+        InvalidInputError: It cannot build the workspace.
+    """
+    with get_runner() as runner:
+        try:
+            backend = runner.scheduler(scheduler)
+        except SchedulerError:
+            return None
+        if workspace and not backend.capabilities.workspaces:
+            raise InvalidInputError(f"{scheduler} cannot build a workspace: {workspace!r}; leave it out")
+        return backend.run_opts()

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from socket import gethostname
+from time import monotonic
 from typing import Protocol, cast, final
 
 from airflow_torchx._deferral import Deferral, Fired
-from airflow_torchx._pace import Paces
 from torchx_core.errors import InvalidCursorError, SchedulerError, TorchXError, UnknownAppException
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, LogLines, StateChanged
 from torchx_core.schedulers.secrets import MASK
 
-__all__ = ["PIECE_LINES", "Watch", "as_scheduler_error"]
+__all__ = ["PIECE_LINES", "Pace", "Paces", "Watch", "as_scheduler_error"]
 
 logger = logging.getLogger(__name__)
 
@@ -277,3 +278,39 @@ def _is_last(batch: Batch) -> bool:
 def as_scheduler_error(error: SchedulerError | OSError) -> SchedulerError:
     """Return what may pass: hundreds of apps in one process may need more descriptors than it may have."""
     return error if isinstance(error, SchedulerError) else SchedulerError(str(error), retryable=True)
+
+
+@final
+class Pace:
+    """Lets so many lines, or calls, a second pass, and a burst at once."""
+
+    def __init__(self, per_s: float, burst: float, clock: Callable[[], float] = monotonic) -> None:
+        """Start with a full bucket."""
+        self._per_s = per_s
+        self._burst = burst
+        self._clock = clock
+        self._left = burst
+        self._at = clock()
+
+    def spend(self, amount: float) -> float:
+        """Take what was given, and return how many seconds to pause before giving more.
+
+        It is spent even where the bucket is empty: the pause pays it back.
+        """
+        now = self._clock()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_s) - amount
+        self._at = now
+        return max(0.0, -self._left / self._per_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paces:
+    """What a watch must keep to; most of it is shared by all watches of a process."""
+
+    lines: Sequence[Pace]
+    """How many lines a second it may show."""
+    standstills: Pace
+    """How many seconds of a second that may take. Meanwhile nothing else of the process goes on; the log may
+    be a pipe that is read slowly."""
+    saved_positions: Pace
+    """How many saved positions a second may be written; they come less often where many watches share it."""

@@ -6,25 +6,28 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from datetime import UTC, datetime
 from functools import partial
 from time import monotonic, time
 from typing import Final, final
 
-from prefect_torchx.announcements import Announcements
+from prefect.context import FlowRunContext, TaskRunContext
+from prefect.events import emit_event
+
 from prefect_torchx.api import Api
 from prefect_torchx.artifacts import Artifacts, Drawn
 from prefect_torchx.curves import Curves, data_uri
-from prefect_torchx.links import find_links
 from prefect_torchx.masking import Mask
 from prefect_torchx.post_mortem import post_mortem
 from prefect_torchx.replicas import ReplicaTable
-from prefect_torchx.runs import run_ids
 from torchx_core.schedulers import AppEvent, Metric, Progress, ReplicaChanged, StateChanged
 from torchx_core.schedulers.tails import Tails
 from torchx_core.schedulers.text import cut
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus
+from torchx_core.specs.handles import parse_app_handle
 
-__all__ = ["Pictures"]
+__all__ = ["Pictures", "find_links", "run_ids"]
 
 DRAW_EVERY_S = 10.0
 """At most so often, and at the end."""
@@ -202,3 +205,73 @@ def _plain(name: str) -> str:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "app"
+
+
+def find_links(app: AppDef, status: AppStatus) -> dict[str, str]:
+    """Return names and addresses: each port of a ``port_map`` at its role's first replica."""
+    found = {"app": status.ui_url} if status.ui_url else {}
+    hosts = {role.role: role.replicas[0].hostaddr for role in status.roles if role.replicas}
+    for role in app.roles:
+        for name, port in role.port_map.items():
+            if hosts.get(role.name):
+                found[f"{role.name} {name}"] = f"http://{hosts[role.name]}:{port}"
+    return found
+
+
+def run_ids() -> tuple[str, str]:
+    """Return the ids of the flow run and the task run; empty where there is none."""
+    flow, task = FlowRunContext.get(), TaskRunContext.get()
+    flow_run_id = flow.flow_run.id if flow and flow.flow_run else task.task_run.flow_run_id if task else None
+    return str(flow_run_id or ""), str(task.task_run.id if task else "")
+
+
+@final
+class Announcements:
+    """Emits events whose resource is the app; Prefect adds the run and its deployment as related."""
+
+    def __init__(self, app: AppDef, flow_run_id: str, task_run_id: str, mask: Mask) -> None:
+        """Emit nothing yet.
+
+        Args:
+            app: What runs.
+            flow_run_id: In which flow run; empty without one.
+            task_run_id: In which task run; empty without one.
+            mask: Hides secrets.
+        """
+        self._app = app
+        self._mask = mask
+        runs = {"flow-run": flow_run_id, "task-run": task_run_id}
+        self._related = [
+            {"prefect.resource.id": f"prefect.{role}.{run}", "prefect.resource.role": role}
+            for role, run in runs.items()
+            if run
+        ]
+        self._context: Final = copy_context()
+
+    def submitted(self, handle: AppHandle, time: float) -> None:
+        """Say that the app exists."""
+        self._emit("submitted", handle, time, {})
+
+    def changed(self, handle: AppHandle, event: StateChanged) -> None:
+        """Say that the app has another state; of a failure also why."""
+        payload: dict[str, object] = {"state": str(event.state), "message": self._mask(event.msg)}
+        if event.status is not None and event.state is not AppState.SUCCEEDED:
+            failed = [f"{replica.role}/{replica.id}" for replica in event.status.failed_replicas()]
+            payload |= {"reason": self._mask(event.status.failure_summary()), "failed_replicas": failed}
+        self._emit(event.state.name.lower(), handle, event.time, payload)
+
+    def _emit(self, what: str, handle: AppHandle, time: float, payload: dict[str, object]) -> None:
+        parsed = parse_app_handle(handle)
+        self._context.copy().run(
+            emit_event,
+            event=f"torchx.app.{what}",
+            resource={
+                "prefect.resource.id": f"torchx.app.{parsed.app_id}",
+                "prefect.resource.name": self._app.name,
+                "torchx.handle": handle,
+                "torchx.scheduler": parsed.scheduler_backend,
+            },
+            occurred=datetime.fromtimestamp(time, UTC),
+            related=self._related,
+            payload=payload,
+        )

@@ -23,7 +23,7 @@ from prefect.logging.loggers import LoggingAdapter, flow_run_logger
 from prefect.states import Cancelling
 
 from prefect_torchx._engine import intent
-from prefect_torchx._engine.lineage import ancestors
+from prefect_torchx._engine.caller import ancestors
 from prefect_torchx._engine.position_store import NotedApp, apps_of_flow_run
 from prefect_torchx._engine.server import ask_patiently, client_of_process
 from prefect_torchx.naming import FLOW_RUN, REAPED, Holder, is_given_up

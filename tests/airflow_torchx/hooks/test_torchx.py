@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from airflow_dags import Dags
 
-from airflow_torchx._connection import read_connection
 from airflow_torchx.hooks import TorchXHook
+from airflow_torchx.hooks.torchx import read_connection
 from torchx_core.errors import InvalidInputError
 from torchx_core.specs import runopts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from own_threads import started_since, threads_now
 
-from prefect_torchx.worker.following import follow_to_end
+from prefect_torchx.worker.apps import follow_to_end
 from torchx_core.runner import Runner
 from torchx_core.schedulers import LogLines
 from torchx_core.specs import AppDef, AppState, Role

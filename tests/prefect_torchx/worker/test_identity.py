@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID, uuid4
 
-from prefect_torchx.worker.identity import app_id, is_app, is_app_of
+from prefect_torchx.worker.dispatch import app_id, is_app, is_app_of
 from torchx_core.specs import make_app_handle
 
 RUN = UUID("00000000-0000-0000-0000-000000000007")

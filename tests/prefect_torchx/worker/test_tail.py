@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prefect_torchx.worker.tail import unsent
+from prefect_torchx.worker.ending import unsent
 
 HEAD = "09:00:00.000 | INFO    | Flow run 'a-b' - "
 

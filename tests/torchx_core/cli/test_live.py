@@ -9,7 +9,7 @@ import pyte
 from torchx_core import AppState, AppStatus
 from torchx_core.cli.board import Board
 from torchx_core.cli.board_view import board_lines
-from torchx_core.cli.live import LiveArea
+from torchx_core.cli.live_view import LiveArea
 from torchx_core.cli.styles import in_colour, plainly
 from torchx_core.cli.widths import cell_width, one_line
 from torchx_core.schedulers import LogLines, Metric, Progress, ReplicaChanged, StateChanged

@@ -9,7 +9,7 @@ from damage import DAMAGES, apply, copy, files_of, raw_errors
 
 from torchx_core import AppDef, AppState, Role, Runner, get_runner
 from torchx_core.compat.backend import LogsUnavailableError
-from torchx_core.compat.log_file import read_lines
+from torchx_core.compat.processes import read_lines
 
 BACKEND = "torchx:shelf"
 HANDLE = f"{BACKEND}://s/bad"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchx_core.compat.backend import Lines
-from torchx_core.compat.log_file import read_lines
+from torchx_core.compat.processes import read_lines
 
 CHUNK = 1 << 20
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torchx_core.supervisor import machine, timeline
 from torchx_core.supervisor.final import FinalRecord, read_final
 from torchx_core.supervisor.journal import Appender, decode_event, encode_event, read_journal
+from torchx_core.supervisor.loop import Timers
 from torchx_core.supervisor.records import read_json, write_once
 from torchx_core.supervisor.reports import MAX_REPORT, BadReport, ReportPipe, parse_report
-from torchx_core.supervisor.timers import Timers
 from torchx_core.testing import FakeClock
 
 STATE = machine.State((machine.Replica("r", 0, "REPLICA", 1),), phase=machine.ENDED, outcome=machine.FAILED)

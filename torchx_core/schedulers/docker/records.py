@@ -40,8 +40,17 @@ from torchx_core.schedulers.docker.content import (
     naming_damage,
     parsed,
 )
-from torchx_core.schedulers.docker.labels import APP, CONTENT, KIND, SESSION, common, of_app
-from torchx_core.schedulers.docker.names import app_key, app_name, record_name
+from torchx_core.schedulers.docker.labels import (
+    APP,
+    CONTENT,
+    KIND,
+    SESSION,
+    app_key,
+    app_name,
+    common,
+    of_app,
+    record_name,
+)
 from torchx_core.specs import AppDef
 from torchx_core.supervisor.shape import Misshapen
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from torchx_core.errors import SchedulerError, StoredStateError
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.client import Engine, Refused, each_at_once
-from torchx_core.schedulers.docker.labels import KIND, of_app, of_session
-from torchx_core.schedulers.docker.names import app_key, app_name, is_record_name
+from torchx_core.schedulers.docker.labels import KIND, app_key, app_name, is_record_name, of_app, of_session
 
 __all__ = ["debris", "remove_everything", "remove_unlabelled"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -14,16 +15,16 @@ from typing import cast
 from torchx_core.errors import InvalidRunConfigException
 from torchx_core.schedulers.docker.client import Json
 from torchx_core.schedulers.docker.hardware import GpuDealer, devices, limits, mounts, ports
-from torchx_core.schedulers.docker.labels import of_replica
-from torchx_core.schedulers.docker.names import alias, app_key, app_name, replica_name
+from torchx_core.schedulers.docker.labels import alias, app_key, app_name, of_replica, replica_name
 from torchx_core.schedulers.docker.options import LOG_DRIVERS, NETWORKS, PULLS, SHIMS
 from torchx_core.schedulers.docker.records import Planned
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE, ShimSettings, command
+from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.option_values import count, one_of, seconds
-from torchx_core.schedulers.secrets import mask_value
+from torchx_core.schedulers.secrets import mask_env, mask_value
 from torchx_core.specs import AppDef, CfgVal, RetryPolicy, Role, macros
 
-__all__ = ["ContainerSpec", "DockerRequest", "masked", "render"]
+__all__ = ["ContainerSpec", "DockerRequest", "comparable_request", "masked", "remasked", "render"]
 
 RANK0_ENV = "TORCHX_RANK0_HOST"
 _SEVERAL = 2
@@ -296,3 +297,40 @@ def masked(document: Json) -> dict[str, object]:
 def _masked_pair(pair: str) -> str:
     name, _, value = pair.partition("=")
     return f"{name}={mask_value(name, value)}"
+
+
+def comparable_request(app: AppDef, cfg: Mapping[str, CfgVal], salt: str) -> Json:
+    """Return app and cfg with secrets masked, and a digest of each secret.
+
+    Two requests are the same when these values, made with one salt, are equal.
+    """
+    secrets: dict[str, str] = {}
+    document = app.to_dict()
+    for role in cast("list[dict[str, object]]", document["roles"]):
+        role["env"] = _hidden(cast("dict[str, str]", role["env"]), f"{role['name']}.env", salt, secrets)
+    options: dict[str, object] = dict(cfg)
+    if cfg.get("env"):
+        options["env"] = _hidden(cast("dict[str, str]", cfg["env"]), "cfg.env", salt, secrets)
+    return {"app": document, "cfg": options, "secrets": secrets, **REQUEST_FORMAT}
+
+
+def remasked(app: AppDef, asked: Json, salt: str) -> Json:
+    """Return a stored request as `comparable_request` gives it, though it was stored masking less."""
+    secrets = dict(cast("dict[str, str]", asked["secrets"]))
+    document = app.to_dict()
+    for role in cast("list[dict[str, object]]", document["roles"]):
+        role["env"] = _hidden(cast("dict[str, str]", role["env"]), f"{role['name']}.env", salt, secrets)
+    options = cast("Json", asked["cfg"])
+    if options.get("env"):
+        env = _hidden(cast("dict[str, str]", options["env"]), "cfg.env", salt, secrets)
+        options = {**options, "env": env}
+    return {**asked, "app": document, "cfg": options, "secrets": secrets}
+
+
+def _hidden(env: Mapping[str, str], path: str, salt: str, secrets: dict[str, str]) -> dict[str, str]:
+    shown = mask_env(env)
+    for name, value in env.items():
+        if shown[name] != value:
+            digest = hashlib.sha256(f"{salt}{value}".encode("utf-8", "surrogatepass"))
+            secrets[f"{path}.{name}"] = digest.hexdigest()
+    return shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import time
 from collections.abc import Mapping
 from threading import Lock
 from typing import ClassVar, cast
@@ -23,19 +24,16 @@ from torchx_core.schedulers import (
     Scheduler,
 )
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.cancelling import ask_to_end
 from torchx_core.schedulers.docker.client import Api, Container, Engine, Volume, each_at_once
 from torchx_core.schedulers.docker.diagnosis import diagnose
 from torchx_core.schedulers.docker.endpoint import find_endpoint
 from torchx_core.schedulers.docker.feed import DockerFeed
 from torchx_core.schedulers.docker.hardware import check_hardware
-from torchx_core.schedulers.docker.labels import APP, of_session
-from torchx_core.schedulers.docker.names import app_key
+from torchx_core.schedulers.docker.labels import APP, app_key, of_session, record_name
 from torchx_core.schedulers.docker.notifier import Notifier
 from torchx_core.schedulers.docker.options import docker_run_opts
-from torchx_core.schedulers.docker.ownership import set_owner
-from torchx_core.schedulers.docker.reconcile import containers_of, reconcile
-from torchx_core.schedulers.docker.records import Records
+from torchx_core.schedulers.docker.reconcile import containers_of, end, reconcile
+from torchx_core.schedulers.docker.records import Records, Stop
 from torchx_core.schedulers.docker.removing import debris, remove_everything, remove_unlabelled
 from torchx_core.schedulers.docker.request import DockerRequest, masked, render
 from torchx_core.schedulers.docker.submit import submit
@@ -243,3 +241,53 @@ def _connect(docker_host: str | None) -> Engine:
 
     endpoint = find_endpoint(docker_host, os.environ)
     return Engine(cast("Api", sdk_client(endpoint)), endpoint)
+
+
+def ask_to_end(
+    engine: Engine, session: str, app_id: str, *, grace_s: float | None, reason: str, if_owner: str | None
+) -> CancelOutcome:
+    """Write the request, so that it outlives everybody, and stop what runs; the first request counts.
+
+    The owner is looked at before: whoever takes the app over within that moment finds it cancelled.
+    """
+    view = reconcile(engine, session, app_id)
+    if view is None:
+        return CancelOutcome.UNKNOWN_APP
+    if if_owner is not None and view.records.owner != if_owner:
+        return CancelOutcome.NOT_OWNER
+    if view.over:
+        return CancelOutcome.ALREADY_TERMINAL
+    first = view.records.stop
+    default_s = view.app.grace_s if first is None else first.grace_s
+    stop = Stop(
+        outcome=AppState.CANCELLED.name,
+        msg=reason or "cancelled",
+        grace_s=default_s if grace_s is None else grace_s,
+        time=time.time(),
+    )
+    end(engine, view, stop)
+    if not view.in_phase(Phase.UP, Phase.AGAIN):
+        reconcile(engine, session, app_id)  # nothing runs: it has ended
+    return CancelOutcome.REQUESTED
+
+
+def set_owner(engine: Engine, records: Records, token: str, expected: str | None, *, force: bool) -> bool:
+    """Change the owner if it is the expected one; return whether the token owns the app now."""
+    while records.owner != token:
+        if records.owner != expected and not force:
+            return False
+        kind = f"{store.OWNER}.{records.owner_number + 1}"
+        store.write(engine, records.app, kind, {"token": token})
+        # A number that was freed below may be written again by somebody slow, so only a second look tells.
+        seen = store.read(engine, records.app.session, records.app.app_id)
+        if seen is None or seen.app.nonce != records.app.nonce:
+            return False
+        _remove_older(engine, records)
+        records = seen
+    return True
+
+
+def _remove_older(engine: Engine, records: Records) -> None:
+    if records.owner_number:
+        kind = f"{store.OWNER}.{records.owner_number}"
+        engine.remove_volume(record_name(records.app.name, records.app.nonce, kind))

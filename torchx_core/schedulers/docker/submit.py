@@ -18,6 +18,7 @@ they do.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -33,14 +34,12 @@ from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.client import Engine, Refused, each_at_once
 from torchx_core.schedulers.docker.content import UNDONE
-from torchx_core.schedulers.docker.hints import explain
 from torchx_core.schedulers.docker.labels import common
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts
 from torchx_core.schedulers.docker.reconcile import archive, containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.records import AppRecord, Stop
 from torchx_core.schedulers.docker.removing import remove_everything
-from torchx_core.schedulers.docker.request import ContainerSpec, DockerRequest
-from torchx_core.schedulers.docker.request_identity import comparable_request, remasked
+from torchx_core.schedulers.docker.request import ContainerSpec, DockerRequest, comparable_request, remasked
 from torchx_core.schedulers.docker.shim import DATA
 from torchx_core.schedulers.docker.workspace import is_local_layer
 
@@ -51,6 +50,14 @@ _CREATOR_PATIENCE_S = 30.0
 """How long the app's creator has, from its record on, to make the network and to decide about a refusal."""
 _CREATE_PATIENCE_S = 30.0
 _PAUSE_S = 0.05
+_HINTS = (
+    (r"no such image", "the engine does not have it and pull=never"),
+    (r"port is already allocated|address already in use", "choose another port in port_map, or network=none"),
+    (r"network .*not found", "create it, or set network=app"),
+    (r"address pool", "too many networks on this engine: remove some, or set network=bridge"),
+    (r"could not select device driver", "the engine has no GPUs or no driver for them"),
+    (r"bind source path does not exist", "paths are those of the engine's host"),
+)
 
 
 def submit(engine: Engine, request: DockerRequest) -> None:
@@ -268,3 +275,12 @@ def _confirmed(engine: Engine, app: AppRecord) -> bool:
         return False
     stop_what_was_started(engine, records)
     return records.stop is None or records.stop.outcome != UNDONE
+
+
+def explain(refused: Refused) -> str:
+    """Return what the engine said and what to do about it."""
+    said = str(refused)
+    for pattern, hint in _HINTS:
+        if re.search(pattern, said, re.IGNORECASE | re.DOTALL):
+            return f"{said}; {hint}"
+    return said

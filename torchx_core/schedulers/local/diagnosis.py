@@ -15,8 +15,7 @@ from typing import Final
 from torchx_core.errors import SchedulerError, StoredStateError
 from torchx_core.schedulers import Finding, Verdict
 from torchx_core.schedulers.local.devices import host_gpus
-from torchx_core.schedulers.local.file_system import check_file_system
-from torchx_core.schedulers.local.host_check import FILES_OF_ITS_OWN, FILES_PER_REPLICA
+from torchx_core.schedulers.local.host_check import FILES_OF_ITS_OWN, FILES_PER_REPLICA, check_file_system
 from torchx_core.schedulers.local.inotify import Inotify
 from torchx_core.schedulers.local.liveness import reconcile
 from torchx_core.schedulers.local.record import boot_id, read_record

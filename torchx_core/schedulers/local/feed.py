@@ -7,10 +7,10 @@ import stat
 import time
 from typing import TYPE_CHECKING
 
-from torchx_core.errors import UnknownAppException
+from torchx_core.errors import InvalidCursorError, UnknownAppException
 from torchx_core.schedulers import AppEvent, Batch, FollowOptions, LogsLost, StateChanged
+from torchx_core.schedulers.cursors import seal, unseal
 from torchx_core.schedulers.local.cancelling import wake
-from torchx_core.schedulers.local.cursor import DONE, decode_cursor, encode_cursor
 from torchx_core.schedulers.local.inotify import InotifyPool
 from torchx_core.schedulers.local.liveness import is_served, reconcile
 from torchx_core.schedulers.local.notifier import Notifier
@@ -27,7 +27,7 @@ from torchx_core.supervisor.timeline import Entry
 if TYPE_CHECKING:
     from torchx_core.schedulers.local.async_notifier import AsyncNotifier
 
-__all__ = ["LocalFeed"]
+__all__ = ["LocalFeed", "decode_cursor", "encode_cursor"]
 
 _MAX_ENTRIES = 4096
 """How many entries of the timeline are read at a time, at most."""
@@ -37,6 +37,9 @@ _RENEWALS_PER_LEASE = 4
 _IDLE_LOOK_S = 10.0
 """How often to look without a notification: a stopped supervisor notifies nobody."""
 _CANCEL_LOOK_S = 1.0
+_VERSION = 1
+DONE = -1
+"""The place after the terminal event."""
 
 
 class LocalFeed(RecordFeed[AppRecord]):
@@ -223,3 +226,20 @@ def _open_fifo(path: str) -> int:
         os.close(fd)
         raise DamagedFile(path, "is no FIFO")
     return fd
+
+
+def encode_cursor(incarnation: str, at: int) -> str:
+    """Return the cursor of a place in the timeline of one app."""
+    return seal(at, app=incarnation, version=_VERSION)
+
+
+def decode_cursor(cursor: str, incarnation: str) -> int:
+    """Return the place.
+
+    Raises:
+        InvalidCursorError: It is no cursor, or another app's.
+    """
+    at = unseal(cursor, app=incarnation, version=_VERSION)
+    if not isinstance(at, int) or at < DONE or (at != DONE and at % timeline.SIZE):
+        raise InvalidCursorError(cursor, "it points between two events")
+    return at

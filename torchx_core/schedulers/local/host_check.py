@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+from collections.abc import Iterable
 
-from torchx_core.errors import InvalidAppError, InvalidInputError, SubmitFailedError
-from torchx_core.schedulers.local.file_system import check_file_system
+from torchx_core.errors import InvalidAppError, InvalidInputError, SchedulerError, SubmitFailedError
 from torchx_core.schedulers.local.request import LocalRequest
 from torchx_core.schedulers.paths import make_private
 from torchx_core.supervisor.plan import ReplicaPlan
 
-__all__ = ["FILES_OF_ITS_OWN", "FILES_PER_REPLICA", "check_host"]
+__all__ = ["FILES_OF_ITS_OWN", "FILES_PER_REPLICA", "check_file_system", "check_host"]
 
 FILES_PER_REPLICA = 8
 FILES_OF_ITS_OWN = 32
+_SHARED = ("nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "lustre", "glusterfs", "beegfs")
 
 
 def check_host(request: LocalRequest) -> None:
@@ -73,3 +74,37 @@ def _check_log_dir(directory: str) -> None:
         writable = False
     if not writable:
         raise InvalidInputError(f"log_dir is not writable: {directory}; choose another directory")
+
+
+def check_file_system(path: str) -> None:
+    """Refuse a state directory on a network file system.
+
+    Locks, pipes and links there do not reach, or do not hold, across hosts (flock(2), fifo(7)).
+
+    Raises:
+        SchedulerError: It is on one.
+    """
+    kind = _file_system(os.path.realpath(path), _mounts())
+    if kind in _SHARED or kind.startswith("fuse."):
+        raise SchedulerError(
+            f"state directory {path} is on a network file system ({kind}), where locks and pipes are not"
+            " reliable; set TORCHX_STATE_DIR to a directory on a local disk"
+        )
+
+
+def _file_system(path: str, mounts: Iterable[tuple[str, str]]) -> str:
+    best, kind = "", ""
+    for point, candidate in mounts:
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, candidate
+    return kind
+
+
+def _mounts() -> list[tuple[str, str]]:
+    try:
+        with open("/proc/self/mountinfo") as file:
+            rows = [line.partition(" - ") for line in file]
+    except OSError:
+        return []  # not Linux: nothing to look it up in
+    return [(left.split()[4].replace("\\040", " "), right.split()[0]) for left, _, right in rows]

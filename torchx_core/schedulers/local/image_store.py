@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import stat
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 
 from torchx_core.errors import InvalidAppError, SchedulerError, SubmitFailedError
 from torchx_core.schedulers.local.images import LocalDirectoryImageProvider
-from torchx_core.schedulers.local.trees import copy_entries
 from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.removing import remove_tree
 from torchx_core.schedulers.workspaces import Entry, digest, merged, walk, walk_directory
 from torchx_core.specs import Role
 
-__all__ = ["ImageStore"]
+__all__ = ["ImageStore", "copy_entries"]
 
 _IDLE_S = 3600.0
+_CHUNK = 1 << 30
 
 
 class ImageStore:
@@ -117,3 +120,36 @@ def _rename_unless_there(fresh: str, image: str) -> None:
     except OSError as err:
         if err.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
+
+
+def copy_entries(entries: Iterable[Entry], target: str) -> None:
+    """Make the target, a new directory, of the entries; the parent must exist.
+
+    Nothing is linked to its source: who writes to one does not change the other.
+
+    Raises:
+        OSError: A source vanished, or the target cannot be written; what was copied stays.
+    """
+    os.mkdir(target, 0o700)
+    folders: list[tuple[str, int]] = []
+    for path, source in entries:
+        place, mode = os.path.join(target, path), os.lstat(source).st_mode
+        if stat.S_ISLNK(mode):
+            os.symlink(os.readlink(source), place)
+        elif stat.S_ISDIR(mode):
+            os.mkdir(place, 0o700)
+            folders.append((place, mode))
+        else:
+            _copy_file(source, place)
+            os.chmod(place, stat.S_IMODE(mode))
+    for place, mode in reversed(folders):  # only now: nothing can be put into a read-only directory
+        os.chmod(place, stat.S_IMODE(mode))
+
+
+def _copy_file(source: str, target: str) -> None:
+    with open(source, "rb") as reader, open(target, "xb") as writer:
+        with suppress(AttributeError, OSError):  # not on macOS, not between all file systems
+            # shares the blocks until one side is written to, where the file system can
+            while os.copy_file_range(reader.fileno(), writer.fileno(), _CHUNK):
+                pass
+        shutil.copyfileobj(reader, writer)  # goes on where that stopped

@@ -22,14 +22,14 @@ from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.recorded import RecordedScheduler
 from torchx_core.schedulers.slurm.cancelling import end_in_slurm, ring, wish_to_end
-from torchx_core.schedulers.slurm.commands import CommandFailed, call
+from torchx_core.schedulers.slurm.commands import CommandFailed, ask, call
 from torchx_core.schedulers.slurm.diagnosis import diagnose
 from torchx_core.schedulers.slurm.feed import SlurmFeed
-from torchx_core.schedulers.slurm.native import native
+from torchx_core.schedulers.slurm.job import Row, number, rows
 from torchx_core.schedulers.slurm.options import slurm_run_opts
-from torchx_core.schedulers.slurm.queue import JobQueue, shared_queue
+from torchx_core.schedulers.slurm.queue import QUESTION, JobQueue, shared_queue
 from torchx_core.schedulers.slurm.reconcile import ask_about_all, is_known_over, jobs_left, reconcile
-from torchx_core.schedulers.slurm.record import AppRecord, read_record
+from torchx_core.schedulers.slurm.record import JOB, AppRecord, JobFile, read_record
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app, render
 from torchx_core.schedulers.slurm.submit import is_submitted, submit
 from torchx_core.schedulers.stored import handle_of
@@ -182,3 +182,34 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
 
 def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
+
+
+def native(record: AppRecord) -> dict[str, object]:
+    """Return the submitted command, and each component of the job as Slurm has it.
+
+    ``squeue`` is its rows there; ``sacct`` is what accounting says once no row is left. Neither has an
+    environment in it.
+
+    Raises:
+        SchedulerError: Slurm does not answer.
+    """
+    found: dict[str, object] = {"sbatch": record.sbatch}
+    job = record.read(JOB, JobFile)
+    if job is None:
+        return found
+    job_id = job.job_id
+    listed = [row for row in ask(QUESTION, rows) if job_id in _ids(row)]
+    if listed:
+        return {**found, "job_id": job_id, "squeue": listed}
+    return {**found, "job_id": job_id, "sacct": _accounted(job_id)}
+
+
+def _accounted(job_id: str) -> list[Row]:
+    try:
+        return ask(["sacct", "--json", f"--jobs={job_id}"], rows)
+    except CommandFailed:
+        return []  # there is no accounting
+
+
+def _ids(row: Row) -> set[str]:
+    return {str(number(row.get(name))) for name in ("job_id", "het_job_id")}

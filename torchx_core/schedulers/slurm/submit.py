@@ -23,13 +23,17 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import os
 import shutil
 import time
+import zipfile
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from typing import IO, Final
 
+from torchx_core import supervisor
 from torchx_core.errors import (
     AppIdConflictError,
     SchedulerError,
@@ -39,6 +43,7 @@ from torchx_core.errors import (
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.paths import make_private
+from torchx_core.schedulers.slurm import node
 from torchx_core.schedulers.slurm.cancelling import ring
 from torchx_core.schedulers.slurm.commands import CommandFailed, call
 from torchx_core.schedulers.slurm.job import job_with
@@ -60,16 +65,19 @@ from torchx_core.schedulers.slurm.record import (
     read_record,
 )
 from torchx_core.schedulers.slurm.request import SlurmRequest
-from torchx_core.schedulers.slurm.shipping import packed
 from torchx_core.supervisor.reading import DamagedFile, is_there, open_regular
 from torchx_core.supervisor.records import Json, dumps, sync_directory, write_all
 
-__all__ = ["is_submitted", "submit"]
+__all__ = ["is_submitted", "packed", "submit"]
 
 _NEVER_TRIED, _TRIED = b"0", b"1"
 """What the lock file says: whether anybody was ever about to call sbatch for this app."""
 
 _OF_THE_CLUSTER: Final = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"})
+_MAIN = f"import sys\n\nfrom {node.__name__}.main import main\n\nsys.exit(main(sys.argv[1:]))\n"
+_AROUND = ("torchx_core", "torchx_core/schedulers", "torchx_core/schedulers/slurm", "torchx_core/supervisor")
+_SHARED = "reading.py"
+"""How a record is read is the same on the nodes."""
 
 
 def submit(request: SlurmRequest, queue: JobQueue) -> None:
@@ -242,3 +250,20 @@ def _take_back(record: AppRecord) -> None:
     gone = os.path.join(os.path.dirname(record.directory), f".undone-{os.urandom(6).hex()}")
     os.rename(record.directory, gone)
     shutil.rmtree(gone, ignore_errors=True)
+
+
+@cache
+def packed() -> bytes:
+    """Return a zip archive that ``python3`` runs; the packages around ours are empty in it."""
+    from importlib.resources import files  # our own sources may lie in an archive, too
+
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("__main__.py", _MAIN)
+        for package in _AROUND:
+            archive.writestr(f"{package}/__init__.py", "")
+        for package, ending in ((node.__name__, ".py"), (supervisor.__name__, _SHARED)):
+            for source in sorted(files(package).iterdir(), key=lambda source: source.name):
+                if source.name.endswith(ending):
+                    archive.writestr(f"{package.replace('.', '/')}/{source.name}", source.read_bytes())
+    return content.getvalue()

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from torchx_core.errors import InvalidAppError
-from torchx_core.schedulers.workspaces.ignore import IGNORE_FILE, patterns_below, read_patterns
-from torchx_core.schedulers.workspaces.reading import reading
 from torchx_core.specs import Workspace
 from torchx_core.specs.workspace import place_below
 
-__all__ = ["Entry", "merged", "walk", "walk_directory"]
+__all__ = ["IGNORE_FILE", "Entry", "digest", "merged", "reading", "walk", "walk_directory"]
 
 Entry: TypeAlias = tuple[str, str]
 """A path below the image's working directory, and what of this host belongs there: a directory (without what
 is in it), a regular file or a symbolic link, as ``lstat`` sees it."""
+IGNORE_FILE = ".torchxignore"
+
+_LEFT_OUT = frozenset({".git", "__pycache__"})  # they change although the program does not
+_ALWAYS_IN = "Dockerfile.torchx"  # the recipe of the image, where a scheduler wants one
 
 
 def walk(workspace: Workspace, ignore_file: str = IGNORE_FILE, *, own: str = "") -> Iterator[Entry]:
@@ -135,3 +139,100 @@ def _is_directory(path: str) -> bool:
 
 def _join(place: str, path: str) -> str:
     return f"{place}/{path}" if place else path
+
+
+@contextmanager
+def reading(path: str) -> Generator[None]:
+    """Turn an error of the file system into one of the app; the path names what is read.
+
+    Raises:
+        InvalidAppError: It cannot be read.
+    """
+    try:
+        yield
+    except OSError as err:
+        raise InvalidAppError("workspace", f"cannot read {path!r}: {err.strerror or err}") from err
+
+
+def read_patterns(path: str) -> list[str]:
+    """Return the lines of an ignore file; none when there is no such file.
+
+    Raises:
+        InvalidAppError: It cannot be read.
+    """
+    if not os.path.isfile(path):
+        return []
+    with reading(path), open(path, encoding="utf-8", errors="surrogateescape") as file:
+        lines = [line.partition("#")[0].strip() for line in file]
+    return [pattern for line in lines if (pattern := _plain(line))]
+
+
+def patterns_below(path: str, patterns: Sequence[str]) -> Sequence[str] | None:
+    """Return the patterns that count for what lies below the path, or None when the path is left out.
+
+    The last pattern that fits decides. What a ``!`` brought back is judged only by the patterns after it, so
+    that ``*`` and ``!src`` together mean "nothing but src, and all of it", as in TorchX.
+
+    Args:
+        path: Relative to the project.
+        patterns: Those that count for the path itself.
+    """
+    if path == _ALWAYS_IN:
+        return patterns
+    left_out, last = os.path.basename(path) in _LEFT_OUT, -1
+    for i, pattern in enumerate(patterns):
+        if _fits(path, pattern.removeprefix("!")):
+            left_out, last = not pattern.startswith("!"), i
+    return None if left_out else patterns[last + 1 :]
+
+
+def _plain(line: str) -> str:
+    """Return the pattern without what means nothing here: ``./a/`` is ``a``."""
+    mark = "!" if line.startswith("!") else ""
+    pattern = line.removeprefix("!").strip().removeprefix("./").strip("/")
+    return "" if pattern in ("", ".") else mark + pattern
+
+
+def _fits(path: str, pattern: str) -> bool:
+    return fnmatchcase(path, pattern) or fnmatchcase(path, pattern.removeprefix("**/"))
+
+
+def digest(entries: Iterable[Entry], *also: str) -> str:
+    """Return 64 hexadecimal digits that follow from paths, kinds, permissions and contents, and nothing else.
+
+    Where the entries come from, who owns them and when they were written do not count.
+
+    Args:
+        entries: In the order of the paths, as `walk` and `merged` give them.
+        also: What else the image follows from, for example the name of the image beneath.
+
+    Raises:
+        InvalidAppError: An entry cannot be read.
+    """
+    import hashlib  # imported here: OpenSSL takes 3 ms to load
+
+    total = hashlib.sha256(_framed(*also))
+    for path, source in entries:
+        with reading(source):
+            total.update(_framed(path, *_described(source)))
+    return total.hexdigest()
+
+
+def _described(source: str) -> tuple[str, ...]:
+    """Return kind, permissions and content."""
+    import hashlib
+
+    mode = os.lstat(source).st_mode
+    if stat.S_ISLNK(mode):
+        return "link", os.readlink(source)  # a link has no permissions of its own
+    permissions = f"{stat.S_IMODE(mode):o}"
+    if stat.S_ISDIR(mode):
+        return "directory", permissions
+    with open(source, "rb") as file:
+        return "file", permissions, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _framed(*texts: str) -> bytes:
+    """Return the texts with their number and lengths, so that no two lists of texts look the same."""
+    parts = [os.fsencode(text) for text in texts]
+    return b"%d;" % len(parts) + b"".join(b"%d:%b" % (len(part), part) for part in parts)

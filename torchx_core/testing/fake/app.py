@@ -11,8 +11,8 @@ from torchx_core.schedulers.events import StreamName
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.local.view import app_state, changes, status
 from torchx_core.supervisor import machine
+from torchx_core.supervisor.loop import Timers
 from torchx_core.supervisor.plan import fresh_state
-from torchx_core.supervisor.timers import Timers
 from torchx_core.testing.steps import (
     Exit,
     FailUntil,

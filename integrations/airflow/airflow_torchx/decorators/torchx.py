@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, ClassVar, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, ParamSpec, TypeVar, cast, final, overload
 
-from airflow.sdk.bases.decorator import DecoratedOperator, Task, TaskDecorator
+from airflow.sdk.bases.decorator import (
+    DecoratedOperator,
+    Task,
+    TaskDecorator,
+    _TaskDecorator,
+    task_decorator_factory,
+)
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 from typing_extensions import override
 
 from airflow_torchx import _engine
 from airflow_torchx._arguments import check_count, check_env, check_flag
-from airflow_torchx._task_decorator import make_task_decorator
+from airflow_torchx._engine import BaseOperator, XComArg
+from airflow_torchx._mapping import instances
 from airflow_torchx.operators.torchx import TorchXRunOperator
 from torchx_core.errors import InvalidInputError
 from torchx_core.functions import check_function, function_app
@@ -21,6 +29,7 @@ __all__ = ["TorchXDecoratedOperator", "torchx_task"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+O = TypeVar("O", bound=BaseOperator)  # noqa: E741  (as short as the others)
 
 
 # Airflow says Sequence for the template fields of one, and Collection for those of the other
@@ -167,3 +176,28 @@ def _as_list(value: object) -> object:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | list | tuple):
         return list(value)
     return value
+
+
+def make_task_decorator(
+    function: Callable[P, R], operator_class: type[BaseOperator], kwargs: dict[str, Any]
+) -> TaskDecorator:
+    """Return what Airflow makes of a decorated function, which does so too."""
+    made: Any = task_decorator_factory(function, decorated_operator_class=operator_class, **kwargs)
+    decorator = _CheckedDecorator(
+        function=made.function,
+        operator_class=made.operator_class,
+        multiple_outputs=made.multiple_outputs,
+        kwargs=made.kwargs,
+    )
+    return cast("TaskDecorator", decorator)
+
+
+@final
+class _CheckedDecorator(_TaskDecorator[P, R, O]):
+    @override
+    def _expand(self, expand_input: Any, *, strict: bool) -> XComArg:
+        result = super()._expand(expand_input, strict=strict)
+        mapped = cast("MappedOperator", cast("Any", result).operator)
+        for given in instances(expand_input.value):
+            mapped.unmap({"op_kwargs": given})
+        return result

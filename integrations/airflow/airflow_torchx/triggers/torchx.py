@@ -17,10 +17,9 @@ from airflow_torchx._engine_triggers import BaseTrigger, TaskSuccessEvent, Trigg
 from airflow_torchx._log import AppLog
 from airflow_torchx._options import hide_option_secrets
 from airflow_torchx._outcome import status_xcoms
-from airflow_torchx._pace import Pace, Paces
 from airflow_torchx._plan import reason_of_user
 from airflow_torchx._record import AirflowUnavailableError
-from airflow_torchx._watch import PIECE_LINES, Watch, as_scheduler_error
+from airflow_torchx._watch import PIECE_LINES, Pace, Paces, Watch, as_scheduler_error
 from airflow_torchx.hooks import TorchXHook
 from torchx_core.errors import SchedulerError
 from torchx_core.launch import Patience

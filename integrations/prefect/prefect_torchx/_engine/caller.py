@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import final
 
@@ -11,11 +11,10 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext, RunContext, TaskRunContext
 
-from prefect_torchx._engine.lineage import ancestors, is_part
 from prefect_torchx._engine.server import ask_patiently
 from prefect_torchx.naming import FlowTry
 
-__all__ = ["Caller"]
+__all__ = ["Caller", "ancestors"]
 
 
 @final
@@ -91,3 +90,18 @@ def _is_over(context: RunContext | None, timeout_s: float | None, margin_s: floa
     if context is None or timeout_s is None:
         return False
     return (datetime.now(UTC) - context.start_time).total_seconds() > timeout_s + margin_s
+
+
+def is_part(flow_run: FlowRun) -> bool:
+    """Return whether it runs in its parent's process; the run of a deployment has its own, and own tries."""
+    return flow_run.parent_task_run_id is not None and flow_run.deployment_id is None
+
+
+def ancestors(client: SyncPrefectClient, flow_run: FlowRun) -> Iterator[FlowRun]:
+    """Yield the flow runs that it is part of, the nearest first, as the server knows them now."""
+    while is_part(flow_run) and flow_run.parent_task_run_id is not None:
+        of_task = client.read_task_run(flow_run.parent_task_run_id).flow_run_id
+        if of_task is None:  # a task outside of flows called it
+            return
+        flow_run = client.read_flow_run(of_task)
+        yield flow_run

@@ -16,7 +16,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
 
 from prefect_torchx import background
-from prefect_torchx._engine.lineage import ancestors
+from prefect_torchx._engine.caller import ancestors
 from prefect_torchx._engine.server import ask_briefly, kept_connection
 from prefect_torchx.own import Shared
 

@@ -33,14 +33,19 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from torchx_core.errors import MalformedAppHandleException
+from torchx_core.specs import AppHandle, parse_app_handle
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
-__all__ = ["Dispatch", "Stage", "latest_dispatch"]
+__all__ = ["Dispatch", "Stage", "app_id", "is_app", "is_app_of", "latest_dispatch"]
 
 _BY_A_WORKER = "Pending"
 _RETRY = "AwaitingRetry"
+_PREFIX = "flow-run"
 
 
 class Stage(Enum):
@@ -122,3 +127,35 @@ def _is_by_the_server(state: State[Any]) -> bool:
 def _words(state: State[Any]) -> tuple[object, ...]:
     """Return what makes two states one to a reader; one that was given back has an id of its own."""
     return state.type, state.name, state.message
+
+
+def app_id(flow_run_id: UUID, dispatch: int) -> str:
+    """Return the id of the flow run's app.
+
+    Args:
+        flow_run_id: The flow run.
+        dispatch: Which dispatch, counted from 1.
+
+    Example:
+        >>> app_id(UUID(int=7), 2)
+        'flow-run-00000000-0000-0000-0000-000000000007-2'
+    """
+    return f"{_PREFIX}-{flow_run_id}" + (f"-{dispatch}" if dispatch > 1 else "")
+
+
+def is_app(handle: str | None, wanted: str) -> bool:
+    """Return whether the handle, or whatever a flow run has in its place, is of the app with that id."""
+    return _id_in(handle) == wanted
+
+
+def is_app_of(flow_run_id: UUID, handle: AppHandle | None) -> bool:
+    """Return whether the handle is of any app of that flow run."""
+    found = _id_in(handle)
+    return found == app_id(flow_run_id, 1) or found.startswith(f"{app_id(flow_run_id, 1)}-")
+
+
+def _id_in(handle: str | None) -> str:
+    try:
+        return parse_app_handle(handle or "").app_id
+    except MalformedAppHandleException:
+        return ""

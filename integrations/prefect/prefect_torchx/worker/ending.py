@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from prefect_torchx.masking import Mask, make_mask
+from prefect_torchx.worker.job import ROLE
+from torchx_core.errors import TorchXError
+from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle, AppState, AppStatus
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
-__all__ = ["Verdict", "end_message", "exit_code", "judge"]
+__all__ = ["Verdict", "end_message", "exit_code", "judge", "mask_of", "read_last_lines", "unsent"]
 
 FAILED = 1
 """Exit code of an app whose replica left none."""
+LINES: Final = 50
+_BEFORE_MESSAGE = " - "
 
 
 class Verdict(Enum):
@@ -60,3 +68,54 @@ def exit_code(status: AppStatus | None) -> int:
         return 0
     failed = status.failed_replicas() if status else []
     return next((replica.exit_code for replica in failed if replica.exit_code), FAILED)
+
+
+def read_last_lines(runner: Runner, handle: AppHandle) -> list[str]:
+    """Return the app's last lines, its secrets hidden; none when they cannot be read any more."""
+    try:
+        app = runner.describe(handle)
+        lines = deque(runner.log_lines(handle, ROLE), maxlen=LINES) if app else ()
+    except TorchXError:
+        return []
+    mask = make_mask(app) if app else str
+    return [mask(line.rstrip("\n")) for line in lines]
+
+
+def mask_of(runner: Runner, handle: AppHandle) -> Mask:
+    """Return what hides the app's secrets; where the app cannot be read any more, nothing of it is shown."""
+    try:
+        app = runner.describe(handle)
+    except TorchXError:
+        return lambda _: f"the app of this flow run cannot be read: {handle}"
+    return make_mask(app) if app else str
+
+
+def unsent(output: Iterable[str], messages: Iterable[str]) -> list[str]:
+    """Return the lines that no message holds, in order, blank ones at either end left out.
+
+    Args:
+        output: Lines of the process.
+        messages: What the server has in the log of the flow run.
+
+    Example:
+        >>> unsent(["09:00 | INFO | Flow run 'a' - hello", "Segmentation fault"], ["hello"])
+        ['Segmentation fault']
+    """
+    sent = {line.rstrip() for message in messages for line in message.splitlines() if line.strip()}
+    left = [line for line in output if not _is_sent(line.rstrip(), sent)]
+    while left and not left[0].strip():
+        del left[0]
+    while left and not left[-1].strip():
+        del left[-1]
+    return left
+
+
+def _is_sent(line: str, sent: set[str]) -> bool:
+    if line in sent:
+        return True
+    start = line.find(_BEFORE_MESSAGE)
+    while start >= 0:
+        if line[start + len(_BEFORE_MESSAGE) :] in sent:
+            return True
+        start = line.find(_BEFORE_MESSAGE, start + 1)
+    return False

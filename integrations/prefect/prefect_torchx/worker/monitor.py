@@ -12,14 +12,18 @@ from prefect.logging.loggers import PrefectLogAdapter
 from prefect.states import Cancelled, Crashed
 
 from prefect_torchx.off_loop import in_daemon_thread
-from prefect_torchx.worker.apps import Apps
-from prefect_torchx.worker.dispatch import Stage
-from prefect_torchx.worker.ending import Verdict, end_message, exit_code, judge
-from prefect_torchx.worker.following import Show, follow_to_end
-from prefect_torchx.worker.identity import app_id, is_app
-from prefect_torchx.worker.last_lines import mask_of, read_last_lines
+from prefect_torchx.worker.apps import Apps, Show, follow_to_end
+from prefect_torchx.worker.dispatch import Stage, app_id, is_app
+from prefect_torchx.worker.ending import (
+    Verdict,
+    end_message,
+    exit_code,
+    judge,
+    mask_of,
+    read_last_lines,
+    unsent,
+)
 from prefect_torchx.worker.server import FlowRuns
-from prefect_torchx.worker.tail import unsent
 from torchx_core.specs import AppHandle, AppStatus
 
 if TYPE_CHECKING:

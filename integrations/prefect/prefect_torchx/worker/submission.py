@@ -11,10 +11,8 @@ from prefect.logging.loggers import PrefectLogAdapter
 
 from prefect_torchx.off_loop import in_daemon_thread
 from prefect_torchx.worker.adoption import NOBODY
-from prefect_torchx.worker.apps import Apps
-from prefect_torchx.worker.dispatch import Dispatch, Stage
-from prefect_torchx.worker.following import follow_to_end
-from prefect_torchx.worker.identity import app_id, is_app, is_app_of
+from prefect_torchx.worker.apps import Apps, follow_to_end
+from prefect_torchx.worker.dispatch import Dispatch, Stage, app_id, is_app, is_app_of
 from prefect_torchx.worker.job import TorchXJobConfiguration
 from prefect_torchx.worker.server import FlowRuns
 from torchx_core.errors import AppIdConflictError, SchedulerError

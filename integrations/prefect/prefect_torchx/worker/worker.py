@@ -34,11 +34,9 @@ from prefect.states import Cancelled, Crashed
 from prefect.workers.base import BaseWorker, BaseWorkerResult
 from typing_extensions import override
 
-from prefect_torchx._engine.job_configuration import configuration_of
-from prefect_torchx.worker.apps import Apps
-from prefect_torchx.worker.dispatch import Dispatch, Stage
-from prefect_torchx.worker.following import Show
-from prefect_torchx.worker.identity import is_app_of
+from prefect_torchx._engine.server import configuration_of
+from prefect_torchx.worker.apps import Apps, Show
+from prefect_torchx.worker.dispatch import Dispatch, Stage, is_app_of
 from prefect_torchx.worker.job import TorchXJobConfiguration, TorchXVariables
 from prefect_torchx.worker.monitor import Monitor
 from prefect_torchx.worker.server import FlowRuns

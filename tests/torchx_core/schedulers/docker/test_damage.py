@@ -19,8 +19,7 @@ from torchx_core.schedulers.docker.answers import Volume
 from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.content import Planned, Stop, dumped
 from torchx_core.schedulers.docker.history import app_history, last_word, replica_history
-from torchx_core.schedulers.docker.labels import CONTENT, KIND, common, of_app
-from torchx_core.schedulers.docker.names import app_key, app_name, record_name
+from torchx_core.schedulers.docker.labels import CONTENT, KIND, app_key, app_name, common, of_app, record_name
 from torchx_core.schedulers.docker.records import decode, dump_stop
 from torchx_core.schedulers.docker.view import dump_final, status, view_of
 from torchx_core.schedulers.docker.volume_state import VolumeState

@@ -23,8 +23,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers import CancelOutcome
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker import submit as submitting
-from torchx_core.schedulers.docker.labels import of_replica
-from torchx_core.schedulers.docker.names import app_name
+from torchx_core.schedulers.docker.labels import app_name, of_replica
 from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.specs import AppDef, AppState
 from torchx_core.testing.steps import Print

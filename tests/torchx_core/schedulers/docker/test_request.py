@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from torchx_core.errors import InvalidAppError, InvalidRunConfigException
 from torchx_core.schedulers.docker import DockerScheduler, create_scheduler
-from torchx_core.schedulers.docker.names import alias, app_key, app_name, record_name, replica_name
+from torchx_core.schedulers.docker.labels import alias, app_key, app_name, record_name, replica_name
 from torchx_core.schedulers.docker.request import DockerRequest
 from torchx_core.schedulers.docker.shim import ShimSettings, command, parse_marker
 from torchx_core.specs import (

@@ -10,8 +10,7 @@ import pytest
 from torchx_core.errors import CorruptRecordError, NewerRecordError
 from torchx_core.schedulers.docker.answers import Container, Inspection, Volume
 from torchx_core.schedulers.docker.history import replica_history
-from torchx_core.schedulers.docker.labels import common, of_replica
-from torchx_core.schedulers.docker.names import app_name, record_name
+from torchx_core.schedulers.docker.labels import app_name, common, of_replica, record_name
 from torchx_core.schedulers.docker.records import Planned, Records, Stop, decode, dump_stop
 from torchx_core.schedulers.docker.view import (
     AppView,

@@ -13,8 +13,8 @@ from torchx_core import Runner
 from torchx_core.errors import InvalidCursorError, InvalidInputError, SchedulerError
 from torchx_core.schedulers import removing
 from torchx_core.schedulers.difference import differences
-from torchx_core.schedulers.local.cursor import decode_cursor, encode_cursor
-from torchx_core.schedulers.local.file_system import check_file_system
+from torchx_core.schedulers.local.feed import decode_cursor, encode_cursor
+from torchx_core.schedulers.local.host_check import check_file_system
 from torchx_core.schedulers.paths import file_name, name_of
 from torchx_core.supervisor import timeline
 
@@ -107,7 +107,7 @@ def test_prune_removes_what_killed_submits_left(
 def test_a_network_file_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A state directory on NFS is an error that says what to do; one below a local mount is not."""
     mounts = [("/", "ext4"), ("/home", "nfs4"), ("/home/me/scratch", "xfs")]
-    monkeypatch.setattr("torchx_core.schedulers.local.file_system._mounts", lambda: mounts)
+    monkeypatch.setattr("torchx_core.schedulers.local.host_check._mounts", lambda: mounts)
     with pytest.raises(SchedulerError, match=r"network file system \(nfs4\)"):
         check_file_system("/home/me/state")
     check_file_system("/home/me/scratch/state")

@@ -7,7 +7,7 @@ import io
 import sys
 import zipfile
 
-from torchx_core.schedulers.slurm.shipping import packed
+from torchx_core.schedulers.slurm.submit import packed
 
 
 def test_it_runs_on_old_pythons() -> None:

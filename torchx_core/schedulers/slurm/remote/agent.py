@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Final, cast
 
 from torchx_core.errors import TorchXError
-from torchx_core.schedulers.slurm.remote.batch_requests import BatchRequests
+from torchx_core.schedulers.slurm.remote.batches import BatchRequests
 from torchx_core.schedulers.slurm.remote.failures import dump_error
 from torchx_core.schedulers.slurm.remote.handler import Handler
 from torchx_core.supervisor.records import Json
