@@ -1,4 +1,4 @@
-"""Makes bridges."""
+"""Makes the bridge to a scheduler of TorchX, and says what that one is capable of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What survives a try: which app it ran, and how far its log got."""
+"""What survives a try: which app it ran, and how far its log got; and when Airflow is given it to keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Labels: whose a thing on the engine is, and what it says."""
+"""Names and labels: what a thing on the engine is called, whose it is, and what it says.
+
+A name is the same from everywhere, so that to create a thing twice is an error and not a second app.
+"""
 
 from __future__ import annotations
 

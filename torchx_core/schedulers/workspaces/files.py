@@ -1,4 +1,4 @@
-"""Which files a workspace puts where in an image."""
+"""Which files a workspace puts where in an image, which it leaves out, and the digest of them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker's view of apps, from the event loop: looked at and stopped in threads of their own."""
+"""A worker's view of apps, from the event loop: looked at, followed and stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the states that a flow run has been through say of its dispatches to workers; pure.
+"""What a flow run's states say of its dispatches to workers, and the ids of their apps; pure.
 
 A flow run may be dispatched several times: after a crash, by a user's hand, when it is resumed. Each time
 it becomes ``Scheduled`` (or ``Late``, ``AwaitingRetry``, ...: all of that type), and then ``Pending`` by the

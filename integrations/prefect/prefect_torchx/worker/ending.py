@@ -1,4 +1,4 @@
-"""What the end of an app means for its flow run; pure."""
+"""What the end of an app means for its flow run: a state, why, and the last lines that nobody has seen."""
 
 from __future__ import annotations
 
