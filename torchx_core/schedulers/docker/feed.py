@@ -19,10 +19,10 @@ from torchx_core.schedulers.docker.lines import Run
 from torchx_core.schedulers.docker.log import ReplicaLog
 from torchx_core.schedulers.docker.notifier import LoopNotifier, Notifier, wait_for, wait_for_async
 from torchx_core.schedulers.docker.records import AppRecord
-from torchx_core.schedulers.docker.reports import each_report
 from torchx_core.schedulers.docker.timestamps import to_seconds
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView
 from torchx_core.schedulers.docker.watch import Watch
+from torchx_core.schedulers.reports import read_reports
 from torchx_core.specs import AppState
 
 __all__ = ["DockerFeed"]
@@ -174,7 +174,8 @@ class DockerFeed(EventFeed):
         new = lines[place.reports : max(place.reports, whole)]
         place.reports += len(new)
         begun = next((a.started_at for a in replica.attempts if a.number == attempt), None)
-        yield from each_report(replica.planned, attempt, new, begun or 0.0)
+        planned = replica.planned
+        yield from read_reports(new, planned.role, planned.replica, attempt, begun or 0.0)
 
     def _all_printed(self, view: AppView, replica: ReplicaView, attempt: int) -> bool:
         return not self._has_log(view, replica) or self._log_of(replica).passed(attempt)

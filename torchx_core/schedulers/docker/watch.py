@@ -19,7 +19,7 @@ from torchx_core.schedulers.docker.exchange import Exchange
 from torchx_core.schedulers.docker.polling import lease_renewal, look, reports
 from torchx_core.schedulers.docker.reconcile import carry_out
 from torchx_core.schedulers.docker.records import AppRecord
-from torchx_core.schedulers.docker.reports import read_reports
+from torchx_core.schedulers.docker.reports import read_archive
 from torchx_core.schedulers.docker.request_chain import Questions, RequestChain
 from torchx_core.schedulers.docker.sdk import unreachable
 from torchx_core.schedulers.docker.view import AppView, Phase
@@ -173,7 +173,7 @@ class Watch:
         if self._fetch is not None:
             self._fetch.close()
             self._fetch = None
-        self.reports = read_reports(archive)
+        self.reports = read_archive(archive)
         self._fetched_look = self._ended_look = self._looks
         self._fetch_at = float("inf")
 
@@ -218,7 +218,7 @@ class Watch:
         if self._fetch.failure is not None:
             self._fetch, self._fetch_at = None, now + _REPORTS_S
         elif self._fetch.done:
-            found, self._fetch = read_reports(self._fetch.result), None
+            found, self._fetch = read_archive(self._fetch.result), None
             self._fetch_pause_s = _REPORTS_S if found != self.reports else 2 * self._fetch_pause_s
             self._fetch_pause_s = min(self._fetch_pause_s, _IDLE_REPORTS_S)
             self.reports, self._fetched_look = found, self._fetching_look

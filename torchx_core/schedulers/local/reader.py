@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Literal, cast
+from typing import Literal
 
 from torchx_core.schedulers import (
     AppEvent,
     FollowOptions,
     LogLines,
     LogsLost,
-    Metric,
-    Progress,
     StateChanged,
     Stream,
 )
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.local.view import changes
+from torchx_core.schedulers.reports import read_reports
 from torchx_core.supervisor import machine, timeline
 from torchx_core.supervisor.journal import decode_event
 from torchx_core.supervisor.plan import fresh_state
 from torchx_core.supervisor.reading import DamagedFile, read_part
 from torchx_core.supervisor.records import JOURNAL, REPORTS
-from torchx_core.supervisor.reports import BadReport, parse_report
 from torchx_core.supervisor.timeline import Entry
 
 __all__ = ["TimelineReader"]
@@ -62,7 +60,7 @@ class TimelineReader:
             elif entry.kind == timeline.EVENT:
                 yield from self._changes(entry)
             elif entry.kind == timeline.REPORT:
-                yield from self._report(entry)
+                yield from self._reports(entry)
             elif entry.kind == timeline.LOST and self._wants(entry.replica):
                 yield self._lost(entry, "disk full")
 
@@ -112,33 +110,10 @@ class TimelineReader:
             if event is not None:
                 yield event
 
-    def _report(self, entry: Entry) -> Iterator[AppEvent]:
-        if not self._wants(entry.replica):
-            return
-        role, index, attempt, at = self._whose(entry)
-        try:
-            report = parse_report(_read(self._record.path(REPORTS), entry.offset, entry.size))
-        except BadReport:
-            return  # a damaged file
-        if report["type"] == "progress":
-            yield Progress(
-                role=role,
-                replica=index,
-                attempt=attempt,
-                fraction=cast("float", report["fraction"]),
-                message=str(report["message"]),
-                time=at,
-            )
-        elif report["type"] == "metric":
-            yield Metric(
-                role=role,
-                replica=index,
-                attempt=attempt,
-                name=str(report["name"]),
-                value=cast("float", report["value"]),
-                step=cast("int | None", report["step"]),
-                time=at,
-            )
+    def _reports(self, entry: Entry) -> Iterator[AppEvent]:
+        if self._wants(entry.replica):
+            line = _read(self._record.path(REPORTS), entry.offset, entry.size)
+            yield from read_reports([line], *self._whose(entry))
 
 
 class _Texts:

@@ -19,7 +19,7 @@ from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.reconcile import exists, look
 from torchx_core.schedulers.slurm.record import LEASE, NEVER_RENEWED, AppRecord, Planned
-from torchx_core.schedulers.slurm.replica_log import read_lines, read_reports
+from torchx_core.schedulers.slurm.replica_log import new_reports, read_lines
 from torchx_core.schedulers.slurm.view import Standing, replica_state
 from torchx_core.specs import AppState
 from torchx_core.supervisor.reading import open_regular
@@ -184,7 +184,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
     def _output(self, planned: Planned, place: ReplicaPlace, attempt: Attempt) -> Iterator[AppEvent]:
         if self._options.logs:
             yield from read_lines(planned, place, self._options.streams, self._options.batch_bytes)
-        yield from read_reports(planned, place, attempt.started_at)
+        yield from new_reports(planned, place, attempt.started_at)
 
     def _renew(self) -> None:
         lease_s = self._record.lease_s

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple, cast
 
-from torchx_core.schedulers.events import LogLines, Metric, Progress, Result
+from torchx_core.schedulers.events import LogLines
+from torchx_core.schedulers.reports import Report, read_reports
 from torchx_core.schedulers.responses import Stream
 from torchx_core.schedulers.slurm.cursor import ReplicaPlace
 from torchx_core.schedulers.slurm.node.output import RECORD
 from torchx_core.schedulers.slurm.record import Planned
 from torchx_core.supervisor.reading import read_part
-from torchx_core.supervisor.reports import BadReport, parse_report
 
-__all__ = ["read_lines", "read_reports"]
-
-logger: Final = logging.getLogger(__name__)
+__all__ = ["new_reports", "read_lines"]
 
 _NAMES: Final[Mapping[int, Literal["stdout", "stderr"]]] = {1: "stdout", 2: "stderr"}
 _WANTED: Final = {Stream.STDOUT: (1,), Stream.STDERR: (2,), Stream.COMBINED: (1, 2)}
@@ -50,22 +47,12 @@ def read_lines(planned: Planned, place: ReplicaPlace, streams: Stream, budget: i
             yield _lines(planned, place.attempt, run, text)
 
 
-def read_reports(
-    planned: Planned, place: ReplicaPlace, began_at: float
-) -> Iterator[Progress | Metric | Result]:
-    """Yield the reports that follow the place, and move the place along; what is none is logged."""
+def new_reports(planned: Planned, place: ReplicaPlace, began_at: float) -> Iterator[Report]:
+    """Yield the reports that follow the place, and move the place along."""
     path = os.path.join(planned.log_dir, str(place.attempt), "reports.jsonl")
     whole, newline, _ = _read(path, place.reports, _MOST_REPORTS).rpartition(b"\n")
     place.reports += len(whole) + len(newline)
-    for line in whole.splitlines():
-        if not line.strip():
-            continue
-        try:
-            report = parse_report(line)
-        except BadReport as err:
-            logger.warning("replica %s/%d: not a report: %s", planned.role, planned.replica, err)
-        else:
-            yield _event(planned, place.attempt, report, began_at)
+    yield from read_reports(whole.splitlines(), planned.role, planned.replica, place.attempt, began_at)
 
 
 def _runs(path: str, number: int, offset: int, budget: int) -> list[_Run]:
@@ -91,26 +78,6 @@ def _lines(planned: Planned, attempt: int, run: _Run, data: bytes) -> LogLines:
     return LogLines(
         planned.role, planned.replica, attempt, _NAMES[run.stream], tuple(lines), run.time, run.eol
     )
-
-
-def _event(
-    planned: Planned, attempt: int, report: Mapping[str, object], at: float
-) -> Progress | Metric | Result:
-    role, replica = planned.role, planned.replica
-    match report["type"]:
-        case "progress":
-            fraction, message = cast("float", report["fraction"]), cast("str", report["message"])
-            return Progress(
-                role=role, replica=replica, attempt=attempt, fraction=fraction, message=message, time=at
-            )
-        case "metric":
-            name, value = cast("str", report["name"]), cast("float", report["value"])
-            step = cast("int | None", report["step"])
-            return Metric(
-                role=role, replica=replica, attempt=attempt, name=name, value=value, step=step, time=at
-            )
-        case _:
-            return Result(role=role, replica=replica, attempt=attempt, value=report["value"], time=at)
 
 
 def _read(path: str, offset: int, size: int) -> bytes:

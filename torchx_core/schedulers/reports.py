@@ -1,0 +1,43 @@
+"""What replicas report, as events: one meaning for every scheduler."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeAlias, cast
+
+from torchx_core.schedulers.events import Metric, Progress, Result
+from torchx_core.supervisor.reports import BadReport, parse_report
+
+__all__ = ["Report", "read_reports"]
+
+Report: TypeAlias = Progress | Metric | Result
+
+_EVENTS: Final[dict[object, type[Report]]] = {"progress": Progress, "metric": Metric, "result": Result}
+
+logger: Final = logging.getLogger(__name__)
+
+
+def read_reports(
+    lines: Iterable[bytes], role: str, replica: int, attempt: int, time: float
+) -> Iterator[Report]:
+    """Yield the reports among the lines; what is none is logged and left out.
+
+    Args:
+        lines: As the replica wrote them.
+        role: Of the replica.
+        replica: Its number in the role.
+        attempt: Which of its attempts.
+        time: When that was, in seconds since the epoch. Where nobody has written it down it is the time at
+            which the attempt began, so that whoever reads the report later reads the same.
+    """
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            report = parse_report(line)
+        except BadReport as err:
+            logger.warning("replica %s/%d: not a report: %s", role, replica, err)
+            continue
+        event = _EVENTS[report.pop("type")]
+        yield event(role=role, replica=replica, attempt=attempt, time=time, **cast("dict[str, Any]", report))
