@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import cast
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 from torchx_core.errors import InvalidCursorError
 
 __all__ = ["seal", "unseal"]
+
+T = TypeVar("T")
 
 
 def seal(at: object, *, app: str, version: int) -> str:
@@ -21,8 +24,14 @@ def seal(at: object, *, app: str, version: int) -> str:
     return json.dumps({"v": version, "app": app, "at": at}, separators=(",", ":"))
 
 
-def unseal(cursor: str, *, app: str, version: int) -> object:
-    """Return where the cursor points.
+def unseal(cursor: str, load: Callable[[object], T], *, app: str, version: int) -> T:
+    """Return the place at which the cursor points.
+
+    Args:
+        cursor: What `seal` made, or anything else.
+        load: Makes the place of what was sealed; raises what such code raises when that is damaged.
+        app: Whose cursor it must be.
+        version: The form that `load` can read.
 
     Raises:
         InvalidCursorError: It is no cursor, or another app's.
@@ -38,4 +47,7 @@ def unseal(cursor: str, *, app: str, version: int) -> object:
         raise InvalidCursorError(cursor, f"its version is not {version}")
     if fields.get("app") != app:
         raise InvalidCursorError(cursor, "it belongs to another app, or to an earlier one of the same id")
-    return fields.get("at")
+    try:
+        return load(fields.get("at"))
+    except (AttributeError, KeyError, TypeError, ValueError) as err:
+        raise InvalidCursorError(cursor, "it points nowhere") from err

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from torchx_core.errors import InvalidCursorError
 from torchx_core.schedulers.cursors import seal, unseal
 from torchx_core.schedulers.docker.lines import LogPlace, StreamPlace
 from torchx_core.schedulers.docker.timestamps import check_timestamp
@@ -52,11 +51,7 @@ def decode_cursor(cursor: str, nonce: str) -> AppPlace:
     Raises:
         InvalidCursorError: It is no cursor, or another app's.
     """
-    at = unseal(cursor, app=nonce, version=_VERSION)
-    try:
-        return _load(at)
-    except (AttributeError, KeyError, TypeError, ValueError) as err:
-        raise InvalidCursorError(cursor, "it points nowhere") from err
+    return unseal(cursor, _load, app=nonce, version=_VERSION)
 
 
 def _dump(place: ReplicaPlace) -> list[object]:

@@ -7,7 +7,7 @@ import stat
 import time
 from typing import TYPE_CHECKING
 
-from torchx_core.errors import InvalidCursorError, UnknownAppException
+from torchx_core.errors import UnknownAppException
 from torchx_core.schedulers import AppEvent, Batch, FollowOptions, LogsLost, StateChanged
 from torchx_core.schedulers.cursors import seal, unseal
 from torchx_core.schedulers.local.cancelling import wake
@@ -239,7 +239,10 @@ def decode_cursor(cursor: str, incarnation: str) -> int:
     Raises:
         InvalidCursorError: It is no cursor, or another app's.
     """
-    at = unseal(cursor, app=incarnation, version=_VERSION)
+    return unseal(cursor, _between_events, app=incarnation, version=_VERSION)
+
+
+def _between_events(at: object) -> int:
     if not isinstance(at, int) or at < DONE or (at != DONE and at % timeline.SIZE):
-        raise InvalidCursorError(cursor, "it points between two events")
+        raise ValueError(at)
     return at

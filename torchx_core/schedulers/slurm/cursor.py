@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from torchx_core.errors import InvalidCursorError
 from torchx_core.schedulers.cursors import seal, unseal
 
 __all__ = ["AppPlace", "ReplicaPlace", "decode_cursor", "encode_cursor"]
@@ -60,11 +59,7 @@ def decode_cursor(cursor: str, incarnation: str) -> AppPlace:
     Raises:
         InvalidCursorError: It is no cursor, or another app's.
     """
-    at = unseal(cursor, app=incarnation, version=_VERSION)
-    try:
-        return _load(at)
-    except (AttributeError, KeyError, TypeError, ValueError) as err:
-        raise InvalidCursorError(cursor, "it points nowhere") from err
+    return unseal(cursor, _load, app=incarnation, version=_VERSION)
 
 
 def _load(at: object) -> AppPlace:

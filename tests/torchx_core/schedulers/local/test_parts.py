@@ -49,8 +49,8 @@ def test_cursors_survive(number: int) -> None:
         ("", "not a JSON object"),
         ("[]", "not a JSON object"),
         ('{"v":2}', "version"),
-        ('{"v":1,"app":"me","at":7}', "between two events"),
-        ('{"v":1,"app":"me","at":"x"}', "between two events"),
+        ('{"v":1,"app":"me","at":7}', "it points nowhere"),
+        ('{"v":1,"app":"me","at":"x"}', "it points nowhere"),
     ],
 )
 def test_bad_cursors(cursor: str, problem: str) -> None:
