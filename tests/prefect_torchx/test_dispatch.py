@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prefect import flow, task
 
-from prefect_torchx.job_run import dispatch
+from prefect_torchx.dispatch import dispatch
 
 
 class _Both:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeGuard, TypeVar, cast, final
+from typing import Any, Self, TypeGuard, final
 
 from prefect.blocks.abstract import JobRun
-from prefect.context import TaskRunContext, get_run_context
-from prefect.exceptions import MissingContextError
 
 from prefect_torchx._engine.causes import INTERRUPTIONS
 from prefect_torchx.app_run import AppRun
+from prefect_torchx.dispatch import dispatch
 from prefect_torchx.masking import make_mask, mask_status, mask_values
 from prefect_torchx.off_loop import in_daemon_thread
 from prefect_torchx.resumption import Resumption
@@ -23,49 +20,7 @@ from torchx_core.errors import AppStatusError, UnknownAppException, WaitTimeoutE
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppHandle, AppState, AppStatus
 
-__all__ = ["TorchXJobRun", "dispatch", "look_on"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def dispatch(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a method whose asynchronous twin has its name with an ``a`` before it.
-
-    An asynchronous caller gets what the twin returns, which it awaits. The type stays that of the method:
-    asynchronous code that is checked for types calls the twin by its own name.
-    """
-
-    @wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not caller_is_async():
-            return method(*args, **kwargs)
-        owner: Any = args[0]
-        return cast("R", getattr(owner, f"a{method.__name__}")(*args[1:], **kwargs))
-
-    return call
-
-
-def caller_is_async() -> bool:
-    """Return whether the task or flow that runs here is asynchronous; outside of both, whether a loop runs.
-
-    The run decides, not the loop: a synchronous task called by an asynchronous flow has the flow's loop below
-    it, in the same thread, and cannot await anything.
-    """
-    try:
-        context = get_run_context()
-    except MissingContextError:
-        return _loop_runs()
-    run = context.task if isinstance(context, TaskRunContext) else context.flow
-    return _loop_runs() if run is None else run.isasync
-
-
-def _loop_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+__all__ = ["TorchXJobRun", "look_on"]
 
 
 @final
