@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md says what the code does."""
+"""ARCHITECTURE.md and the page about crashes say what the code does."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 from torchx_core.supervisor import machine
 
-TEXT = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text()
 ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "ARCHITECTURE.md").read_text()
+CRASHES = (ROOT / "docs" / "explanation" / "crashes.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -42,8 +43,19 @@ def test_every_module_named_exists() -> None:
         assert sentence.endswith(".")
 
 
+def test_a_change_goes_to_a_file_that_exists() -> None:
+    """Each file of the table is there; one without a folder lies in one that the same row names."""
+    for what, where in rows("what changes"):
+        files = [Path(name) for name in re.findall(r"`([\w/]+\.py)`", where)]
+        assert files, what
+        for file in files:
+            assert (ROOT / file).exists() or any(
+                path.match(f"*/{file}") for path in (ROOT / "torchx_core").rglob("*.py")
+            ), file
+
+
 def test_every_test_named_exists() -> None:
-    """The crash table points at tests that are there."""
-    names = set(re.findall(r"`(test_\w+\.py)`", TEXT))
+    """The table of crashes points at tests that are there."""
+    names = set(re.findall(r"`(test_\w+\.py)`", CRASHES))
     assert names
     assert names <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
