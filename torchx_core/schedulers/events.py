@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from torchx_core.specs import AppState, AppStatus
 
 __all__ = [
+    "REPORTS",
     "AppEvent",
     "Batch",
     "LogLine",
@@ -17,6 +18,7 @@ __all__ = [
     "Metric",
     "Progress",
     "ReplicaChanged",
+    "Report",
     "Result",
     "StateChanged",
     "StreamName",
@@ -136,7 +138,11 @@ class LogsLost:
     time: float
 
 
-AppEvent: TypeAlias = LogLines | ReplicaChanged | StateChanged | Progress | Metric | Result | LogsLost
+Report: TypeAlias = Progress | Metric | Result
+REPORTS: Final[Mapping[object, type[Report]]] = {"progress": Progress, "metric": Metric, "result": Result}
+"""By the ``type`` that the line of a report says, whose other fields are the event's."""
+
+AppEvent: TypeAlias = LogLines | ReplicaChanged | StateChanged | Report | LogsLost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
-from torchx_core.schedulers.events import Metric, Progress, Result
+from torchx_core.schedulers.events import REPORTS, Report
 from torchx_core.supervisor.reports import BadReport, parse_report
 
-__all__ = ["Report", "read_reports"]
-
-Report: TypeAlias = Progress | Metric | Result
-
-_EVENTS: Final[dict[object, type[Report]]] = {"progress": Progress, "metric": Metric, "result": Result}
+__all__ = ["read_reports"]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -39,5 +35,5 @@ def read_reports(
         except BadReport as err:
             logger.warning("replica %s/%d: not a report: %s", role, replica, err)
             continue
-        event = _EVENTS[report.pop("type")]
+        event = REPORTS[report.pop("type")]
         yield event(role=role, replica=replica, attempt=attempt, time=time, **cast("dict[str, Any]", report))

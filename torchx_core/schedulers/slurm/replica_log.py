@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple, cast
 
-from torchx_core.schedulers.events import LogLines
-from torchx_core.schedulers.reports import Report, read_reports
+from torchx_core.schedulers.events import LogLines, Report
+from torchx_core.schedulers.reports import read_reports
 from torchx_core.schedulers.responses import Stream
 from torchx_core.schedulers.slurm.cursor import ReplicaPlace
 from torchx_core.schedulers.slurm.node.output import RECORD
