@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from torchx_core.schedulers.events import REPORTS, Report
 from torchx_core.supervisor.reports import BadReport, parse_report
 
 __all__ = ["read_reports"]
-
-logger: Final = logging.getLogger(__name__)
 
 
 def read_reports(
@@ -33,6 +30,9 @@ def read_reports(
         try:
             report = parse_report(line)
         except BadReport as err:
+            import logging  # here: a program that shows a status has no need of it otherwise
+
+            logger = logging.getLogger(__name__)
             logger.warning("replica %s/%d: not a report: %s", role, replica, err)
             continue
         event = REPORTS[report.pop("type")]

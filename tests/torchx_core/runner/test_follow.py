@@ -107,10 +107,13 @@ def test_a_deadline_that_has_passed_still_reads_what_is_there(*, loop: bool) -> 
 @pytest.mark.parametrize("loop", [False, True])
 def test_a_deadline_ends_the_waiting(*, loop: bool) -> None:
     """No longer than that, however quiet it is."""
-    feed = IdleFeed()
-    assert both(feed, None, monotonic() + 0.01, loop=loop) == []
-    assert feed.waits
-    assert all(wait is not None and wait <= 0.01 for wait in feed.waits)
+    for patience_s in (0.01, 0.1, 1.0, 10.0):  # a busy host may be too slow for the first ones to wait at all
+        feed = IdleFeed()
+        assert both(feed, None, monotonic() + patience_s, loop=loop) == []
+        assert all(wait is not None and wait <= patience_s for wait in feed.waits)
+        if feed.waits:
+            return
+    pytest.fail("it never waited")
 
 
 def test_ticks_come_while_nothing_happens() -> None:
