@@ -176,9 +176,9 @@ def test_only_a_shorter_grace_period_that_is_named_cuts_the_first_short(
 def test_a_lease_does_not_cut_a_grace_period_short(runner: Runner, tmp_path: Path) -> None:
     """Who was given time to write a checkpoint has it, also when nobody follows any more."""
     done = tmp_path / "done"
-    checkpoint = f"trap 'sleep 3; echo saved >{done}; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    checkpoint = f"trap 'sleep 6; echo saved >{done}; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
     app = app_of("sh", "-c", checkpoint)
-    handle = runner.run(app, "local_cwd", {"grace_s": 0.1, "lease_s": 1.0}, app_id="one")
+    handle = runner.run(app, "local_cwd", {"grace_s": 0.1, "lease_s": 4.0}, app_id="one")
     next(line for batch in runner.follow(handle) for line in batch.lines())
     runner.cancel(handle, grace_s=300.0)
     wait_until(lambda: _is_over(runner, handle), 240)
