@@ -21,6 +21,8 @@ DRAIN_S = 2.0
 """How long output is waited for after everything was killed: somebody else may hold the pipe."""
 SIGNAL_LAG_S = 2.0
 """How long after a program a signal of Slurm's may reach its task."""
+SENDER_S = 30.0
+"""How long a sender of signals may be kept from its work in the middle of it, on a node that is busy."""
 SUPERSEDED = 75
 STOP, RESTART, SIGNAL = "stop", "restart", "signal"
 """Why a program was told to end."""
@@ -128,7 +130,7 @@ class Program:
         about to tell us.
         """
         died_of_it = code in (-signal.SIGTERM, 128 + signal.SIGTERM)
-        until = time.monotonic() + SIGNAL_LAG_S
+        until = time.monotonic() + (SIGNAL_LAG_S if died_of_it else SENDER_S)
         while signal.SIGTERM not in self.signals.seen and time.monotonic() < until:
             if not died_of_it and not self.signals.may_be_under_way():
                 break
