@@ -45,7 +45,7 @@ def test_at_the_end_the_status_is_believed() -> None:
     """It knows hosts, and what happened while nobody followed."""
     table = ReplicaTable(app_of("true"))
     known = ReplicaStatus(id=0, state=AppState.FAILED, role="r", hostname="node7", exit_code=3, attempt=2)
-    table.settle(AppStatus(state=AppState.FAILED, roles=[RoleStatus("r", [known])]))
+    table.complete(AppStatus(state=AppState.FAILED, roles=[RoleStatus("r", [known])]))
     [row] = table.rows(0.0)
     assert (row["state"], row["exit"], row["attempt"], row["host"]) == ("FAILED", "3", 3, "node7")
 

@@ -189,7 +189,7 @@ class Attachment:
                 self._record = self._fresh_record()
             case Standing.FIRST:
                 self._record = self._fresh_record()
-        self._settle()
+        self._find_or_submit()
         self._absences = self._enduring(GIVE_UP_S)
 
     def resume(self, cursor: str | None, *, give_up_s: float = GIVE_UP_S) -> None:
@@ -346,7 +346,7 @@ class Attachment:
             logger.warning("showing the log from its start: %s", err)
             return self._runner.follow(self.handle, tick_s=TICK_S)
 
-    def _settle(self) -> None:
+    def _find_or_submit(self) -> None:
         """Submit the recorded app, or go on with what is there, until there is one to follow."""
         while True:
             status = self._absences.ask(lambda: self._runner.status(self.handle))

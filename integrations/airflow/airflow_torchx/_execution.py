@@ -152,7 +152,7 @@ class Execution:
     def _run(self, work: Callable[[Attachment], AppStatus | None], fired: Fired = NOTHING_FIRED) -> object:
         """Hold the app and do the work with it; return the app's result, or defer when it has not ended."""
         log = self._log(fired)
-        with self._holding(log) as (attachment, interruption):
+        with self._attached(log) as (attachment, interruption):
             try:
                 status = self._guarded(attachment, work)
             finally:
@@ -171,8 +171,8 @@ class Execution:
         )
 
     @contextmanager
-    def _holding(self, log: AppLog) -> Iterator[tuple[Attachment, Interruption]]:
-        """Yield a hold on the task's app, and what watches for reasons to let it go."""
+    def _attached(self, log: AppLog) -> Iterator[tuple[Attachment, Interruption]]:
+        """Yield the attachment to the task's app, and what watches for reasons to let it go."""
         interruption = Interruption(
             self._this_try,
             self._operator.on_worker_shutdown,

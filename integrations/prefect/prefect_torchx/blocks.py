@@ -204,16 +204,16 @@ class TorchXJob(AnyJobBlock):
             MalformedAppHandleException: It is no handle.
             UnknownAppException: There is no such app.
         """
-        from prefect_torchx.job_run import look_on
+        from prefect_torchx.job_run import observe
 
-        return look_on(handle, self.log_limit_mb)
+        return observe(handle, self.log_limit_mb)
 
     async def aattach(self, handle: AppHandle) -> TorchXJobRun:
         """Await what `attach` returns."""
-        from prefect_torchx.job_run import look_on
+        from prefect_torchx.job_run import observe
         from prefect_torchx.off_loop import in_daemon_thread
 
-        return await in_daemon_thread(look_on, handle, self.log_limit_mb)
+        return await in_daemon_thread(observe, handle, self.log_limit_mb)
 
     @model_validator(mode="before")
     @classmethod

@@ -20,7 +20,7 @@ from torchx_core.errors import AppStatusError, UnknownAppException, WaitTimeoutE
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppHandle, AppState, AppStatus
 
-__all__ = ["TorchXJobRun", "look_on"]
+__all__ = ["TorchXJobRun", "observe"]
 
 
 @final
@@ -230,7 +230,7 @@ class TorchXJobRun(JobRun[Any]):
         return self.handle
 
 
-def look_on(handle: AppHandle, log_limit_mb: float | None) -> TorchXJobRun:
+def observe(handle: AppHandle, log_limit_mb: float | None) -> TorchXJobRun:
     """Return an onlooker's run of an app that there is; `TorchXJob.attach` tells more."""
     limit_bytes = None if log_limit_mb is None else int(log_limit_mb * 1e6)
     _present_status(handle)

@@ -260,7 +260,7 @@ class LogShipper:
             self._note_refusal(batch, err)
         else:
             self._batch_limit = REQUEST_RECORDS
-            self._settle(batch)
+            self._confirm(batch)
 
     def _next_batch(self) -> list[_Item]:
         batch: list[_Item] = []
@@ -273,7 +273,7 @@ class LogShipper:
                 batch.append(item)
         return batch
 
-    def _settle(self, batch: Sequence[_Item]) -> None:
+    def _confirm(self, batch: Sequence[_Item]) -> None:
         """Forget what has arrived, and tell its senders."""
         self._failures, self.accepted_at = 0, self._clock()
         self._doubtful = max(0, self._doubtful - len(batch))
@@ -297,7 +297,7 @@ class LogShipper:
             self._batch_limit = len(batch) // 2
             return
         batch[0].sender.refused(str(err))
-        self._settle(batch)
+        self._confirm(batch)
 
 
 _log_shippers: Final = Latest[object, LogShipper](SERVERS)

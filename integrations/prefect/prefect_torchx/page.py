@@ -123,12 +123,12 @@ class RunPage:
     def tick(self) -> None:
         """Show what has waited long enough; call it several times a second."""
         if self._records.tick():
-            self._settle_mark()
+            self._send_mark()
 
     def flush(self) -> None:
         """Show everything taken so far."""
         self._records.flush()
-        self._settle_mark()
+        self._send_mark()
 
     def failure(self, status: AppStatus, handle: AppHandle) -> AppStatusError:
         """Return what went wrong: the summary first, the failed replica's last lines, then the handle.
@@ -163,7 +163,7 @@ class RunPage:
         if status and self._limit.left_out:
             self._say_what_is_left_out()
         self._records.end()
-        self._settle_mark()
+        self._send_mark()
         self._pictures.close(status)
         self._delivery.close()
         self._log_shipper.send(self._delivery, None, 0, END)
@@ -217,7 +217,7 @@ class RunPage:
             size = payload.pop("__payload_size__", 0) or len(record.text)
             self._log_shipper.send(sender or self._delivery, payload, size)
 
-    def _settle_mark(self) -> None:
+    def _send_mark(self) -> None:
         """Tell the log shipper what has arrived when everything sent so far has."""
         if self._marked is not None:
             self._log_shipper.send(self._delivery, None, 0, self._marked)

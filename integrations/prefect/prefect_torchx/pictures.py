@@ -115,7 +115,7 @@ class Pictures:
         with self._lock:
             if status is not None:
                 self._status = status
-                self._replicas.settle(status)
+                self._replicas.complete(status)
                 self._note_change()
             if self._changed:
                 self._draw_at = self._due = self._clock()

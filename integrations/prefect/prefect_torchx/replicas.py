@@ -49,7 +49,7 @@ class ReplicaTable:
         replica.state, replica.attempt, replica.message = str(event.state), event.attempt, event.msg
         replica.exit = _exit(event.exit_code, event.signal)
 
-    def settle(self, status: AppStatus) -> None:
+    def complete(self, status: AppStatus) -> None:
         """Take over what the app's status says, which knows more."""
         for role in status.roles:
             for known in role.replicas:

@@ -18,7 +18,7 @@ from torchx_core.specs import AppState
 from torchx_core.supervisor.records import read_json
 from torchx_core.supervisor.shape import is_number
 
-__all__ = ["end_in_slurm", "ring", "wish_to_end"]
+__all__ = ["end_in_slurm", "wake_tasks", "write_cancel_request"]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _BEGUN: Final = (
 """What scancel is told of a job, of which no more than its last state is known."""
 
 
-def wish_to_end(record: AppRecord, grace_s: float | None, reason: str) -> bool:
+def write_cancel_request(record: AppRecord, grace_s: float | None, reason: str) -> bool:
     """Write the request, which the nodes obey within a second; return whether there was room.
 
     The first request counts, but for its grace period: a later one may cut it short.
@@ -63,7 +63,7 @@ def _hasten(record: AppRecord, grace_s: float) -> bool:
         return grace_s >= present or record.replace(STOP, {**stop, "sooner_s": grace_s})
 
 
-def ring(record: AppRecord) -> None:
+def wake_tasks(record: AppRecord) -> None:
     """Have Slurm make the nodes look at once, take a job that waits from its queue, end one it has suspended.
 
     Takes seconds at most. Slurm being away, the request stands, and a job that begins later ends at once.

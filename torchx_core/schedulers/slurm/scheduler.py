@@ -21,7 +21,7 @@ from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.recorded import RecordedScheduler
-from torchx_core.schedulers.slurm.cancelling import end_in_slurm, ring, wish_to_end
+from torchx_core.schedulers.slurm.cancelling import end_in_slurm, wake_tasks, write_cancel_request
 from torchx_core.schedulers.slurm.commands import CommandFailed, ask, call
 from torchx_core.schedulers.slurm.diagnosis import diagnose
 from torchx_core.schedulers.slurm.feed import SlurmFeed
@@ -143,7 +143,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
     ) -> CancelOutcome:
-        """Write the request at once, ring the nodes, return: after seconds, also if Slurm does not answer.
+        """Write the request at once, wake its tasks, return: after seconds, also if Slurm does not answer.
 
         An app that has ended in a way that only Slurm knows is REQUESTED to end, and stays what it was.
 
@@ -161,8 +161,8 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
                     return CancelOutcome.NOT_OWNER
                 if is_known_over(record):
                     return CancelOutcome.ALREADY_TERMINAL
-                written = wish_to_end(record, grace_s, reason)
-            (ring if written else end_in_slurm)(record)
+                written = write_cancel_request(record, grace_s, reason)
+            (wake_tasks if written else end_in_slurm)(record)
         except FileNotFoundError:
             return CancelOutcome.UNKNOWN_APP  # deleted while we looked
         return CancelOutcome.REQUESTED

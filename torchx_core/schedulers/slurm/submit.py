@@ -44,7 +44,7 @@ from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.slurm import node
-from torchx_core.schedulers.slurm.cancelling import ring
+from torchx_core.schedulers.slurm.cancelling import wake_tasks
 from torchx_core.schedulers.slurm.commands import CommandFailed, call
 from torchx_core.schedulers.slurm.job import job_with
 from torchx_core.schedulers.slurm.options import slurm_run_opts
@@ -176,7 +176,7 @@ def _has_job(record: AppRecord, request: SlurmRequest, queue: JobQueue) -> bool:
         job_id = _earlier_job(record, request.app_id, lock, queue) or _sbatch(record, request.app_id)
         record.write(JOB, {"job_id": job_id, "time": time.time()})  # or the job does, when there is room
     if is_there(record.path(STOP)):
-        ring(record)  # whoever wrote it may have known of no job
+        wake_tasks(record)  # whoever wrote it may have known of no job
     return True
 
 

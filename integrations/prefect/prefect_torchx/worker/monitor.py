@@ -54,7 +54,7 @@ class Monitor:
         self._server = server
         self._apps = apps
         self._log_of = log_of
-        self._held: dict[UUID, AppHandle | None] = {}
+        self._tracked: dict[UUID, AppHandle | None] = {}
         self._resting: dict[UUID, UUID | None] = {}
         self._to_end_since: dict[UUID, float] = {}
 
@@ -66,15 +66,15 @@ class Monitor:
         """
         now = {flow_run.id: flow_run.state_id for flow_run in active}
         self._resting = {key: state for key, state in self._resting.items() if now.get(key) == state}
-        return self._held.keys() | self._resting.keys()
+        return self._tracked.keys() | self._resting.keys()
 
-    def hold(self, flow_run_id: UUID) -> None:
+    def track(self, flow_run_id: UUID) -> None:
         """Take charge of a flow run, before its app is known."""
-        self._held.setdefault(flow_run_id, None)
+        self._tracked.setdefault(flow_run_id, None)
 
-    def drop(self, flow_run_id: UUID) -> None:
+    def untrack(self, flow_run_id: UUID) -> None:
         """Let go of a flow run; its app goes on."""
-        self._held.pop(flow_run_id, None)
+        self._tracked.pop(flow_run_id, None)
 
     def rest(self, flow_run: FlowRun) -> None:
         """Leave a flow run alone until its state changes: it is suspended, say, and its app is over."""
@@ -87,7 +87,7 @@ class Monitor:
             The exit code for Prefect, which crashes whatever has another one than 0: the app's where the flow
             run is over; 0 where it is to go on without this app.
         """
-        self._held[flow_run.id] = handle
+        self._tracked[flow_run.id] = handle
         status = await follow_to_end(self._apps.runner(), handle, show)
         return exit_code(status) if await self._report(flow_run, handle, status) else 0
 
@@ -106,9 +106,9 @@ class Monitor:
         """
         going_on = {run.id for run in active if run.state and not run.state.is_cancelling()}
         since = self._to_end_since
-        self._to_end_since = {key: since.get(key, monotonic()) for key in self._held.keys() - going_on}
+        self._to_end_since = {key: since.get(key, monotonic()) for key in self._tracked.keys() - going_on}
         for flow_run_id, start in self._to_end_since.items():
-            handle = self._held.get(flow_run_id)
+            handle = self._tracked.get(flow_run_id)
             if handle and monotonic() - start >= CANCEL_PATIENCE_S and await self._is_cancelled(flow_run_id):
                 await self._apps.cancel(handle, CANCELLED)
 
@@ -119,7 +119,7 @@ class Monitor:
 
     async def _report(self, flow_run: FlowRun, handle: AppHandle, status: AppStatus | None) -> bool:
         """Tell the server of the app's end, if need be; return whether the flow run is over."""
-        dispatch = await self._server.settle(flow_run.id)
+        dispatch = await self._server.reconcile(flow_run.id)
         now = await self._server.read(flow_run.id)
         if now is None:
             return False

@@ -80,7 +80,7 @@ class FlowRuns:
         except ObjectNotFound:
             return None
 
-    async def settle(self, flow_run_id: UUID) -> Dispatch:
+    async def reconcile(self, flow_run_id: UUID) -> Dispatch:
         """Return the flow run's latest dispatch; give the flow run its end back, if a late worker took it."""
         dispatch = latest_dispatch(await self._client.read_flow_run_states(flow_run_id))
         now = await self.read(flow_run_id) if dispatch.end else None

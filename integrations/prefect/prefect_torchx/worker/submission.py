@@ -61,7 +61,7 @@ class Submission:
             TorchXError: The job is wrong, or its scheduler refused it.
         """
         # First of all: whoever is late may not even have the scheduler that the flow run had.
-        dispatch = await self._server.settle(flow_run.id)
+        dispatch = await self._server.reconcile(flow_run.id)
         own_id = app_id(flow_run.id, dispatch.number)
         now = await self._server.read(flow_run.id)  # `flow_run` is as old as its offer
         recorded = (now.infrastructure_pid if now else None) or ""

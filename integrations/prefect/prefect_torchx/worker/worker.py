@@ -89,7 +89,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         task_status: TaskStatus[Any] | None = None,
     ) -> TorchXWorkerResult:
         """Submit the flow run's app, or find it, and see it through to its end."""
-        self._monitor.hold(flow_run.id)
+        self._monitor.track(flow_run.id)
         try:
             handle = await self._submission.submit(flow_run, configuration)
             if task_status is not None:
@@ -97,7 +97,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
             show = _shower(flow_run, configuration)
             code = await self._monitor.see_through(flow_run, handle, show) if handle else 0
         finally:
-            self._monitor.drop(flow_run.id)
+            self._monitor.untrack(flow_run.id)
         return TorchXWorkerResult(identifier=handle or "", status_code=code)
 
     @override
@@ -166,7 +166,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
             }
             for flow_run in orphans.values():
                 if self._suspects is None or flow_run.id in self._suspects:
-                    self._monitor.hold(flow_run.id)
+                    self._monitor.track(flow_run.id)
                     mine = crew.is_mine(flow_run)
                     adopting.start_soon(partial(self._adopt, flow_run, mine=mine))
             self._suspects = set(orphans)
@@ -179,7 +179,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
             seen = await self._sees_app_of(flow_run)
             if not (mine or seen or (flow_run.state and flow_run.state.is_pending())):
                 return
-            dispatch = await self._flow_runs.settle(flow_run.id)
+            dispatch = await self._flow_runs.reconcile(flow_run.id)
             mine = mine and not dispatch.late  # whose name it bears does not tell where its app is, then
             if dispatch.stage is not Stage.OVER and (mine or seen):
                 with self._slot(flow_run.id):
@@ -187,7 +187,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
         except Exception:  # its app goes on, and the next sweep comes back to it
             self._logger.exception("cannot take up flow run %s; trying again later", flow_run.id)
         finally:
-            self._monitor.drop(flow_run.id)
+            self._monitor.untrack(flow_run.id)
 
     async def _sees_app_of(self, flow_run: FlowRun) -> bool:
         handle = flow_run.infrastructure_pid
@@ -246,7 +246,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
     ) -> None:
         """Crash what cannot be submitted. Prefect would crash what it fails to submit too late, as well."""
         with suppress(HTTPError):  # the server is away: Prefect's own method copes with that
-            if (await self._flow_runs.settle(flow_run.id)).stage is not Stage.TAKEN:
+            if (await self._flow_runs.reconcile(flow_run.id)).stage is not Stage.TAKEN:
                 return
         await super()._propose_crashed_state(flow_run, message, client)
 

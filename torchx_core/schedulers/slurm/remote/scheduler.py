@@ -118,7 +118,7 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
     ) -> CancelOutcome:
-        """Have the agent write the request and ring the nodes.
+        """Have the agent write the request and wake the tasks.
 
         Raises:
             InvalidInputError: The grace period is no length of time.
