@@ -6,8 +6,8 @@ from task_tries import make_record, make_try
 from airflow_torchx._arguments import OnWorkerShutdown
 from airflow_torchx._plan import (
     Finding,
+    OnKill,
     Standing,
-    Verdict,
     find,
     judge_kill,
     reason_of_user,
@@ -65,32 +65,32 @@ def test_an_app_that_another_host_may_know_is_looked_for(*, submitted: bool) -> 
 @pytest.mark.parametrize("policy", ["detach", "cancel"])
 def test_what_a_user_does_cancels(state: str | None, policy: OnWorkerShutdown) -> None:
     """Marking, clearing and deleting end the app, whatever should happen when a worker shuts down."""
-    assert judge_kill(state, policy, is_last_try=False) is Verdict.CANCEL
+    assert judge_kill(state, policy, is_last_try=False) is OnKill.CANCEL
 
 
 @pytest.mark.parametrize(
-    ("policy", "is_last_try", "verdict"),
+    ("policy", "is_last_try", "on_kill"),
     [
-        ("detach", False, Verdict.DETACH),
-        ("detach", True, Verdict.CANCEL),
-        ("cancel", False, Verdict.CANCEL),
-        ("cancel", True, Verdict.CANCEL),
+        ("detach", False, OnKill.DETACH),
+        ("detach", True, OnKill.CANCEL),
+        ("cancel", False, OnKill.CANCEL),
+        ("cancel", True, OnKill.CANCEL),
     ],
 )
 def test_infrastructure_detaches_while_a_retry_remains(
-    policy: OnWorkerShutdown, verdict: Verdict, *, is_last_try: bool
+    policy: OnWorkerShutdown, on_kill: OnKill, *, is_last_try: bool
 ) -> None:
     """A worker that shuts down leaves the app to the next try, if there is one and the user wants it so."""
-    assert judge_kill("running", policy, is_last_try=is_last_try) is verdict
+    assert judge_kill("running", policy, is_last_try=is_last_try) is on_kill
 
 
 @pytest.mark.parametrize("state", ["no_status", "up_for_retry", "scheduled", "queued", "deferred"])
-@pytest.mark.parametrize(("policy", "verdict"), [("detach", Verdict.DETACH), ("cancel", Verdict.CANCEL)])
+@pytest.mark.parametrize(("policy", "on_kill"), [("detach", OnKill.DETACH), ("cancel", OnKill.CANCEL)])
 def test_a_try_that_airflow_gave_up_leaves_the_app_to_the_next(
-    state: str, policy: OnWorkerShutdown, verdict: Verdict
+    state: str, policy: OnWorkerShutdown, on_kill: OnKill
 ) -> None:
     """A scheduler that was restarted resets even a task without retries: another try comes in any case."""
-    assert judge_kill(state, policy, is_last_try=True) is verdict
+    assert judge_kill(state, policy, is_last_try=True) is on_kill
 
 
 @pytest.mark.parametrize(

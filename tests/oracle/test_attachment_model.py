@@ -23,7 +23,7 @@ from choices import Choices, explore
 from modelled_apps import LEASE_S, Apps, Killed, Request
 
 from airflow_torchx import _attachment, _sight
-from airflow_torchx._plan import Verdict, judge_kill, reason_of_worker
+from airflow_torchx._plan import OnKill, judge_kill, reason_of_worker
 from airflow_torchx._record import AirflowUnavailableError, Persistence, Record
 from airflow_torchx._sight import LOOK_AGAIN_S, OutOfSightError
 from airflow_torchx._tries import TaskTry
@@ -242,7 +242,7 @@ class AirflowTask(Task):
                 return
             self.has_left.add(this_try.number)
             state = "failed" if self.wanted == "a user ends the task" else "running"
-            if judge_kill(state, "detach", is_last_try=this_try.is_last) is Verdict.CANCEL:
+            if judge_kill(state, "detach", is_last_try=this_try.is_last) is OnKill.CANCEL:
                 attachment.cancel(reason_of_worker(state))
             raise Gone
 

@@ -150,9 +150,9 @@ def test_an_app_that_is_followed_again_between_the_verdict_and_its_end_goes_on(
     """Whoever looks at many apps acts late: the app's owner, as it was at first, must not have changed."""
     handle, flow_run = _left_behind(runner, monkeypatch)
     with Reaper() as reaper:
-        [verdict] = reaper.judge("local_cwd", "torchx", unknown=False)
-        assert runner.take_over(handle, _token(FlowTry(str(flow_run.id), 2)), expected=verdict.app.owner)
-        assert (verdict.orphaned, reaper.reap(verdict.app, "Failed")) == (True, False)
+        [assessment] = reaper.judge("local_cwd", "torchx", unknown=False)
+        assert runner.take_over(handle, _token(FlowTry(str(flow_run.id), 2)), expected=assessment.app.owner)
+        assert (assessment.orphaned, reaper.reap(assessment.app, "Failed")) == (True, False)
     assert runner.status(handle).state is AppState.RUNNING  # type: ignore[union-attr]
 
 

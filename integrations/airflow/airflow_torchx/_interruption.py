@@ -10,7 +10,7 @@ from typing import NoReturn, final
 from airflow_torchx._arguments import OnWorkerShutdown
 from airflow_torchx._attachment import Attachment
 from airflow_torchx._engine import AirflowException
-from airflow_torchx._plan import Verdict, judge_kill, reason_of_worker
+from airflow_torchx._plan import OnKill, judge_kill, reason_of_worker
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._tries import TaskTry
 from torchx_core.errors import SchedulerError
@@ -97,7 +97,7 @@ class Interruption:
         except AirflowUnavailableError:
             # Not knowing who wants it, leave the app alone. If nobody comes for it, its lease ends it.
             self._leave(attachment)
-        if judge_kill(state, self._on_worker_shutdown, is_last_try=self._try.is_last) is Verdict.DETACH:
+        if judge_kill(state, self._on_worker_shutdown, is_last_try=self._try.is_last) is OnKill.DETACH:
             self._leave(attachment)
         self._reason = reason_of_worker(state)
         self._gone_by = monotonic() + LAST_LINES_S

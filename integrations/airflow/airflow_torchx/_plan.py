@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CLEARED_REASON",
     "Finding",
+    "OnKill",
     "Standing",
-    "Verdict",
     "find",
     "judge_kill",
     "reason_of_user",
@@ -72,7 +72,7 @@ def find(state: AppState | None, record: Record, *, elsewhere: bool) -> Finding:
     return Finding.LIVE
 
 
-class Verdict(Enum):
+class OnKill(Enum):
     """What happens to the app when Airflow ends the task's process."""
 
     CANCEL = "cancel"
@@ -93,7 +93,7 @@ _CLEARED = _UNDER_WAY | {"restarting"}
 CLEARED_REASON: Final = "cancelled because the Airflow task was cleared"
 
 
-def judge_kill(ti_state: str | None, on_worker_shutdown: OnWorkerShutdown, *, is_last_try: bool) -> Verdict:
+def judge_kill(ti_state: str | None, on_worker_shutdown: OnWorkerShutdown, *, is_last_try: bool) -> OnKill:
     """Decide by the state that the task instance has while its process is being ended.
 
     Args:
@@ -103,10 +103,10 @@ def judge_kill(ti_state: str | None, on_worker_shutdown: OnWorkerShutdown, *, is
         is_last_try: Whether no retry would take the app over.
     """
     if ti_state not in _UNDER_WAY or on_worker_shutdown == "cancel":
-        return Verdict.CANCEL
+        return OnKill.CANCEL
     if ti_state == "running" and is_last_try:
-        return Verdict.CANCEL
-    return Verdict.DETACH
+        return OnKill.CANCEL
+    return OnKill.DETACH
 
 
 def reason_of_worker(ti_state: str | None) -> str:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from prefect_torchx.reap import Reaper, Verdict
+from prefect_torchx.reap import Assessment, Reaper
 from torchx_core.errors import TorchXError
 from torchx_core.launch import DEFAULT_SCHEDULER
 
@@ -73,23 +73,23 @@ def _reap(arguments: argparse.Namespace) -> int:
 def _reap_in(scheduler: str, session: str, reaper: Reaper, arguments: argparse.Namespace) -> bool:
     """Judge the apps of one place and carry that out; return whether all went well."""
     try:
-        verdicts = list(reaper.judge(scheduler, session, unknown=arguments.unknown))
+        assessments = list(reaper.judge(scheduler, session, unknown=arguments.unknown))
     except TorchXError as err:
         return _complain(f"{scheduler}, session {session}", str(err))
-    went_well = [_carry_out(reaper, verdict, arguments) for verdict in verdicts]
+    went_well = [_carry_out(reaper, assessment, arguments) for assessment in assessments]
     return all(went_well)
 
 
-def _carry_out(reaper: Reaper, verdict: Verdict, arguments: argparse.Namespace) -> bool:
+def _carry_out(reaper: Reaper, assessment: Assessment, arguments: argparse.Namespace) -> bool:
     """Cancel the app if it is to be; show what was done; return whether that went well."""
-    app, state, done = verdict.app, verdict.flow_run_state, "left alone"
+    app, state, done = assessment.app, assessment.flow_run_state, "left alone"
     try:
-        if verdict.orphaned and not arguments.dry_run:
+        if assessment.orphaned and not arguments.dry_run:
             is_reaped = reaper.reap(app, state)
             done = "cancelled" if is_reaped else "ended or taken over meanwhile"
             if is_reaped:
                 reaper.show_rest(app)
-        elif verdict.orphaned:
+        elif assessment.orphaned:
             done = "would be cancelled"
     except TorchXError as err:
         return _complain(app.handle, str(err))
@@ -98,7 +98,7 @@ def _carry_out(reaper: Reaper, verdict: Verdict, arguments: argparse.Namespace) 
             "app_handle": app.handle,
             "flow_run_id": app.flow_run_id,
             "flow_run_state": state,
-            "orphaned": verdict.orphaned,
+            "orphaned": assessment.orphaned,
             "done": done,
         }
         sys.stdout.write(json.dumps(shown) + "\n")

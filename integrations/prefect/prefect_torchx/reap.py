@@ -33,7 +33,7 @@ from torchx_core.runner import Runner, get_runner
 from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppHandle, is_terminal, parse_app_handle
 
-__all__ = ["Reaper", "Verdict", "reap_apps", "reap_leftovers", "with_reaper"]
+__all__ = ["Assessment", "Reaper", "reap_apps", "reap_leftovers", "with_reaper"]
 
 LEAVE_S: Final = 10.0
 """How long a process that is to end waits for an app's end, and then for Prefect's API to take the lines."""
@@ -125,7 +125,7 @@ class FoundApp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Assessment:
     """What is to become of one app."""
 
     app: FoundApp
@@ -152,8 +152,8 @@ class Reaper:
         """Close what was opened."""
         self._open.close()
 
-    def judge(self, scheduler: str, session: str, *, unknown: bool) -> Iterator[Verdict]:
-        """Yield a verdict about every app of a session that runs and belongs to a flow run.
+    def judge(self, scheduler: str, session: str, *, unknown: bool) -> Iterator[Assessment]:
+        """Yield an assessment about every app of a session that runs and belongs to a flow run.
 
         Args:
             scheduler: Where.
@@ -163,7 +163,7 @@ class Reaper:
         for app in self._runner(session).list(scheduler):
             found = None if is_terminal(app.state) else self.look(app.app_handle)
             if found and not found.has_ended:
-                yield _verdict(found, unknown=unknown)
+                yield _assess(found, unknown=unknown)
 
     def look(self, handle: AppHandle) -> FoundApp | None:
         """Return the app as it is now; None when it is unknown or belongs to no flow run.
@@ -274,13 +274,13 @@ def _look(reaper: Reaper, handle: AppHandle, log: LoggingAdapter) -> FoundApp | 
     return found
 
 
-def _verdict(app: FoundApp, *, unknown: bool) -> Verdict:
+def _assess(app: FoundApp, *, unknown: bool) -> Assessment:
     try:
         state = ask_patiently(lambda client: client.read_flow_run(UUID(app.flow_run_id))).state
     except ObjectNotFound:
-        return Verdict(app=app, flow_run_state="unknown", orphaned=unknown)
+        return Assessment(app=app, flow_run_state="unknown", orphaned=unknown)
     name = str(state.name if state else "unknown")
-    return Verdict(app=app, flow_run_state=name, orphaned=state is not None and state.is_final())
+    return Assessment(app=app, flow_run_state=name, orphaned=state is not None and state.is_final())
 
 
 def _is_over(state: State[Any] | None) -> bool:

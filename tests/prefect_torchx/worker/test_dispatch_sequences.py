@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import AwaitingRetry, Completed, Crashed, Pending, Running, Scheduled, Submitting
 
 from prefect_torchx.worker.dispatch import Dispatch, Stage, latest_dispatch
-from prefect_torchx.worker.ending import Verdict, judge
+from prefect_torchx.worker.ending import Ending, judge
 
 pytest.importorskip("hypothesis", reason="environments of other Prefect versions have none")
 
@@ -109,9 +109,9 @@ class FlowRunOfManyWorkers(RuleBasedStateMachine):
         self.apps, self.flowing = set(), 0
         dispatch = self._settle()
         if dispatch.number == app:
-            verdict = judge(self.now, retried_in_process=dispatch.stage is not Stage.WAITING)
-            assert (verdict is Verdict.LEAVE) == (dispatch.stage in {Stage.OVER, Stage.WAITING})
-            if verdict is Verdict.CRASHED:
+            ending = judge(self.now, retried_in_process=dispatch.stage is not Stage.WAITING)
+            assert (ending is Ending.LEAVE) == (dispatch.stage in {Stage.OVER, Stage.WAITING})
+            if ending is Ending.CRASHED:
                 self._add(Crashed(message=f"app {app}"))
 
     @precondition(lambda self: self.now.is_final())

@@ -18,7 +18,7 @@ from prefect.states import (
     Suspended,
 )
 
-from prefect_torchx.worker.ending import Verdict, end_message, exit_code, judge
+from prefect_torchx.worker.ending import Ending, end_message, exit_code, judge
 from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
 
 HANDLE = "local_cwd://s/a"
@@ -32,24 +32,24 @@ def _failed(**fields: int | str) -> AppStatus:
 @pytest.mark.parametrize("state", [Completed(), Failed(), Crashed(), Cancelled(), Scheduled(), Suspended()])
 def test_a_flow_run_that_is_over_or_runs_again_is_left(state: State[None]) -> None:
     """Its process told the server itself; or another will come."""
-    assert judge(state, retried_in_process=False) is Verdict.LEAVE
+    assert judge(state, retried_in_process=False) is Ending.LEAVE
 
 
 @pytest.mark.parametrize("state", [Pending(), Running(), Paused(), None])
 def test_a_flow_run_that_nobody_ends_has_crashed(state: State[None] | None) -> None:
     """It cannot go on: a pause that is no suspension waits in the process that is gone."""
-    assert judge(state, retried_in_process=False) is Verdict.CRASHED
+    assert judge(state, retried_in_process=False) is Ending.CRASHED
 
 
 def test_a_retry_within_a_process_that_is_gone_has_crashed() -> None:
     """No worker is ever given such a flow run."""
-    assert judge(AwaitingRetry(), retried_in_process=True) is Verdict.CRASHED
-    assert judge(AwaitingRetry(), retried_in_process=False) is Verdict.LEAVE
+    assert judge(AwaitingRetry(), retried_in_process=True) is Ending.CRASHED
+    assert judge(AwaitingRetry(), retried_in_process=False) is Ending.LEAVE
 
 
 def test_a_flow_run_that_was_to_be_cancelled_is() -> None:
     """However its app ended."""
-    assert judge(Cancelling(), retried_in_process=False) is Verdict.CANCELLED
+    assert judge(Cancelling(), retried_in_process=False) is Ending.CANCELLED
 
 
 def test_the_message_leads_with_what_failed() -> None:

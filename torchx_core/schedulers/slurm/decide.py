@@ -10,7 +10,7 @@ from torchx_core.schedulers.slurm.record import SLURM_LOG, AppRecord
 from torchx_core.specs import AppState
 from torchx_core.supervisor.signals import exit_of
 
-__all__ = ["Verdict", "decide", "exit_words", "is_new", "may_be_listed_yet"]
+__all__ = ["Decision", "decide", "exit_words", "is_new", "may_be_listed_yet"]
 
 UNSEEN_S: Final = 60.0
 """How long a job that Slurm does not list is taken for one that is about to be."""
@@ -28,7 +28,7 @@ _TOLD: Final = {
 _HALTED: Final = {"SUSPENDED": "suspended in Slurm", "STOPPED": "stopped in Slurm"}
 
 
-class Verdict(NamedTuple):
+class Decision(NamedTuple):
     """How the app stands."""
 
     state: AppState
@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
     """Whether it stays so, being terminal; else a submit of the app's id still makes it run."""
 
 
-def decide(record: AppRecord, facts: Facts, job: Job | None) -> Verdict:
+def decide(record: AppRecord, facts: Facts, job: Job | None) -> Decision:
     """Return how the app stands.
 
     Args:
@@ -47,16 +47,16 @@ def decide(record: AppRecord, facts: Facts, job: Job | None) -> Verdict:
             does not answer, or may not know it yet.
     """
     if facts.all_left:
-        verdict = _by_the_nodes(record, facts)
-        if verdict is not None:
-            return verdict
+        decision = _by_the_nodes(record, facts)
+        if decision is not None:
+            return decision
     if job is None:
-        return _alive(facts) if facts.job_id is not None else Verdict(AppState.SUBMITTED)
+        return _alive(facts) if facts.job_id is not None else Decision(AppState.SUBMITTED)
     if facts.job_id is None and job.state == UNLISTED:
         return _without_a_job(facts)
     if not is_over(job):
         waits = is_waiting(job) and job.restarts >= len(facts.runs)  # else Slurm said so before it began
-        return Verdict(AppState.PENDING, _waiting(facts, job)) if waits else _alive(facts, job)
+        return Decision(AppState.PENDING, _waiting(facts, job)) if waits else _alive(facts, job)
     return _over(record, facts, job)
 
 
@@ -72,39 +72,39 @@ def is_new(submitted_at: float, asked_at: float) -> bool:
     return asked_at - submitted_at < UNSEEN_S
 
 
-def _by_the_nodes(record: AppRecord, facts: Facts) -> Verdict | None:
+def _by_the_nodes(record: AppRecord, facts: Facts) -> Decision | None:
     """Return the outcome when every task has come to its end and it is clear why."""
     if facts.stop is not None:
         return None if _came_too_late(facts.stop, _last_end(facts)) else _stopped(record, facts)
     if all(attempts and _is_good(attempts[-1]) for attempts in facts.attempts):
-        return Verdict(AppState.SUCCEEDED)
+        return Decision(AppState.SUCCEEDED)
     return None
 
 
-def _stopped(record: AppRecord, facts: Facts) -> Verdict:
+def _stopped(record: AppRecord, facts: Facts) -> Decision:
     stop = facts.stop
     assert stop is not None
     state = AppState[stop.outcome]
     if stop.index < 0:
-        return Verdict(state, stop.msg)
+        return Decision(state, stop.msg)
     why = f"; {stop.msg}" if stop.msg else ""
-    return Verdict(state, f"{_failure(record, facts, stop.index)}{why}")
+    return Decision(state, f"{_failure(record, facts, stop.index)}{why}")
 
 
-def _without_a_job(facts: Facts) -> Verdict:
+def _without_a_job(facts: Facts) -> Decision:
     """Judge an app that was not handed to Slurm: its submitter died, so only a submit of its id can help."""
     if facts.stop is not None:
-        return Verdict(AppState[facts.stop.outcome], facts.stop.msg)
+        return Decision(AppState[facts.stop.outcome], facts.stop.msg)
     why = "its submitter ended before the job was handed to Slurm; submit it again"
-    return Verdict(AppState.FAILED, why, for_good=False)
+    return Decision(AppState.FAILED, why, for_good=False)
 
 
-def _alive(facts: Facts, job: Job | None = None) -> Verdict:
+def _alive(facts: Facts, job: Job | None = None) -> Decision:
     if not any(facts.attempts):
-        return Verdict(AppState.PENDING)
+        return Decision(AppState.PENDING)
     if facts.stop and facts.stop.msg:
-        return Verdict(AppState.RUNNING, f"stopping: {facts.stop.msg}")
-    return Verdict(AppState.RUNNING, _HALTED.get(job.state, "") if job else "")
+        return Decision(AppState.RUNNING, f"stopping: {facts.stop.msg}")
+    return Decision(AppState.RUNNING, _HALTED.get(job.state, "") if job else "")
 
 
 def _waiting(facts: Facts, job: Job) -> str:
@@ -112,21 +112,21 @@ def _waiting(facts: Facts, job: Job) -> str:
     return f"waiting in Slurm's queue{again}: {job.reason}" if job.reason not in {"", "None"} else ""
 
 
-def _over(record: AppRecord, facts: Facts, job: Job) -> Verdict:
+def _over(record: AppRecord, facts: Facts, job: Job) -> Decision:
     """Judge an app whose job is over: Slurm's state first, exit codes second."""
     if facts.stop is not None and not _came_too_late(facts.stop, job.ended_at):
         return _stopped(record, facts)
     if job.state == "CANCELLED":
         by = f" by {job.ended_by}" if job.ended_by else ""
-        return Verdict(AppState.CANCELLED, f"job {job.job_id} was cancelled in Slurm{by}")
+        return Decision(AppState.CANCELLED, f"job {job.job_id} was cancelled in Slurm{by}")
     if job.state in _TOLD:
-        return Verdict(AppState.FAILED, _TOLD[job.state].format(nodes=_lost_nodes(facts) or job.nodes))
+        return Decision(AppState.FAILED, _TOLD[job.state].format(nodes=_lost_nodes(facts) or job.nodes))
     lost = [i for i, attempts in enumerate(facts.attempts) if not attempts or not _is_good(attempts[-1])]
     if not lost:
-        return Verdict(AppState.SUCCEEDED)
+        return Decision(AppState.SUCCEEDED)
     said = "Slurm no longer lists its job" if job.state == UNLISTED else f"Slurm says {job.state}"
     more = record.path(SLURM_LOG)
-    return Verdict(AppState.FAILED, f"{_failure(record, facts, lost[0])}; {said}; see {more}")
+    return Decision(AppState.FAILED, f"{_failure(record, facts, lost[0])}; {said}; see {more}")
 
 
 def _came_too_late(stop: Stop, ended_at: float) -> bool:

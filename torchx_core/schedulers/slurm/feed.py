@@ -13,7 +13,7 @@ from torchx_core.schedulers.events import AppEvent, Batch, ReplicaChanged, State
 from torchx_core.schedulers.record_feed import RecordFeed
 from torchx_core.schedulers.responses import FollowOptions
 from torchx_core.schedulers.slurm.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
-from torchx_core.schedulers.slurm.decide import Verdict
+from torchx_core.schedulers.slurm.decide import Decision
 from torchx_core.schedulers.slurm.facts import Attempt, RunFile, find_attempt
 from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.queue import JobQueue
@@ -119,9 +119,9 @@ class SlurmFeed(RecordFeed[AppRecord]):
 
     def _last_news(self) -> list[AppEvent]:
         """Return what comes once the app is over: the rest of its output, then its end."""
-        verdict, standing = look(self._record, self._queue, asked_after=self._began)
+        decision, standing = look(self._record, self._queue, asked_after=self._began)
         if standing is None or standing.ended_at is None:
-            return list(self._waiting(verdict))
+            return list(self._waiting(decision))
         events = list(self._news(standing))
         if events:
             return events  # perhaps not all of it: one batch after the other
@@ -131,14 +131,14 @@ class SlurmFeed(RecordFeed[AppRecord]):
         )
         return [last]
 
-    def _waiting(self, verdict: Verdict) -> Iterator[AppEvent]:
+    def _waiting(self, decision: Decision) -> Iterator[AppEvent]:
         """Say once why an app waits in the queue, unless it is about to begin."""
         place = self._place
-        if place.begun or place.waited or verdict.state is not AppState.PENDING or not verdict.msg:
+        if place.begun or place.waited or decision.state is not AppState.PENDING or not decision.msg:
             return
         if time.time() >= self._record.created_at + _WAITS_FROM_S:
             place.waited = True
-            yield StateChanged(state=AppState.PENDING, time=time.time(), msg=verdict.msg)
+            yield StateChanged(state=AppState.PENDING, time=time.time(), msg=decision.msg)
 
     def _news(self, over: Standing | None) -> Iterator[AppEvent]:
         """Yield what is new; once the app is over also the end of those whose end nobody saw."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.paths import name_of
-from torchx_core.schedulers.slurm.decide import Verdict, decide, is_new, may_be_listed_yet
+from torchx_core.schedulers.slurm.decide import Decision, decide, is_new, may_be_listed_yet
 from torchx_core.schedulers.slurm.facts import Facts, last_result, read_facts
 from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, job_with
 from torchx_core.schedulers.slurm.queue import JobQueue, Snapshot
@@ -42,17 +42,17 @@ def _reconcile(record: AppRecord, queue: JobQueue) -> Standing:
     if final is not None:
         return _over(record, final)
     facts = read_facts(record)
-    verdict = decide(record, facts, None)
-    if not is_terminal(verdict.state):
+    decision = decide(record, facts, None)
+    if not is_terminal(decision.state):
         with suppress(SchedulerError):
-            verdict = _decided(record, facts, _asked(record, facts, queue))
-    return _standing(record, facts, verdict)
+            decision = _decided(record, facts, _asked(record, facts, queue))
+    return _standing(record, facts, decision)
 
 
 class Look(NamedTuple):
     """What a look at an app has shown."""
 
-    verdict: Verdict
+    decision: Decision
     standing: Standing | None
     """Set when it is over."""
 
@@ -69,22 +69,22 @@ def look(record: AppRecord, queue: JobQueue, *, asked_after: float) -> Look:
     final = record.read(FINAL, FinalFile)
     if final is not None:
         standing = _over(record, final)
-        return Look(Verdict(standing.state, standing.status.msg), standing)
+        return Look(Decision(standing.state, standing.status.msg), standing)
     facts = read_facts(record)
-    verdict = decide(record, facts, None)
-    if not is_terminal(verdict.state):
-        verdict = _decided(record, facts, _listed_since(record, facts, queue, asked_after))
-    return Look(verdict, _standing(record, facts, verdict) if is_terminal(verdict.state) else None)
+    decision = decide(record, facts, None)
+    if not is_terminal(decision.state):
+        decision = _decided(record, facts, _listed_since(record, facts, queue, asked_after))
+    return Look(decision, _standing(record, facts, decision) if is_terminal(decision.state) else None)
 
 
-def _decided(record: AppRecord, facts: Facts, job: Job | None) -> Verdict:
+def _decided(record: AppRecord, facts: Facts, job: Job | None) -> Decision:
     """Decide; should Slurm say that it is over, then by what the nodes have written by now.
 
     While Slurm was asked the app may have ended well, and files that were read before do not say so.
     """
-    verdict = decide(record, facts, job)
-    is_last = is_terminal(verdict.state) and verdict.for_good
-    return decide(record, read_facts(record), job) if is_last else verdict
+    decision = decide(record, facts, job)
+    is_last = is_terminal(decision.state) and decision.for_good
+    return decide(record, read_facts(record), job) if is_last else decision
 
 
 def _listed_since(record: AppRecord, facts: Facts, queue: JobQueue, asked_after: float) -> Job | None:
@@ -133,12 +133,12 @@ def _asked(record: AppRecord, facts: Facts, queue: JobQueue) -> Job | None:
     return job
 
 
-def _standing(record: AppRecord, facts: Facts, verdict: Verdict) -> Standing:
-    if is_terminal(verdict.state):
-        return _over(record, _finished(record, verdict))
+def _standing(record: AppRecord, facts: Facts, decision: Decision) -> Standing:
+    if is_terminal(decision.state):
+        return _over(record, _finished(record, decision))
     attempts = [list(rows) for rows in facts.attempts]
-    told = status(record, verdict, attempts, num_restarts=facts.num_restarts, result=last_result(record))
-    return Standing(state=verdict.state, ended_at=None, status=told, attempts=attempts)
+    told = status(record, decision, attempts, num_restarts=facts.num_restarts, result=last_result(record))
+    return Standing(state=decision.state, ended_at=None, status=told, attempts=attempts)
 
 
 def _listed(record: AppRecord, facts: Facts, snapshot: Snapshot) -> Job | None:
@@ -169,12 +169,12 @@ def _is_forgotten(job: Job) -> bool:
     return job.state == UNLISTED and bool(job.job_id)
 
 
-def _finished(record: AppRecord, verdict: Verdict) -> FinalFile:
+def _finished(record: AppRecord, decision: Decision) -> FinalFile:
     """Write the end down if it is for good, unless somebody was faster; return what counts."""
     facts = read_facts(record)  # once more: what the nodes wrote before the job was over is all there now
-    final = dump_final(verdict, facts, ended_at=_ended_at(facts), result=last_result(record))
+    final = dump_final(decision, facts, ended_at=_ended_at(facts), result=last_result(record))
     known = FinalFile(**{name: final[name] for name in FinalFile._fields})  # type: ignore[arg-type]  # our own
-    if not verdict.for_good:
+    if not decision.for_good:
         return known
     if not record.write(FINAL, final):
         logger.warning("no room to write down how app %s ended", record.app_id)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from torchx_core.schedulers.slurm.decide import Verdict
+from torchx_core.schedulers.slurm.decide import Decision
 from torchx_core.schedulers.slurm.facts import OUTCOMES, Attempt, Facts, error_of
 from torchx_core.schedulers.slurm.record import AppRecord
 from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
@@ -30,7 +30,7 @@ class Standing:
 
 def status(
     record: AppRecord,
-    verdict: Verdict,
+    decision: Decision,
     attempts: Sequence[Sequence[Attempt]],
     *,
     num_restarts: int,
@@ -38,8 +38,8 @@ def status(
     result: object = None,
 ) -> AppStatus:
     """Return the app's status."""
-    over = verdict.state in {AppState.SUCCEEDED, AppState.FAILED, AppState.CANCELLED}
-    waits = verdict.state is AppState.PENDING  # perhaps again: then earlier attempts have ended
+    over = decision.state in {AppState.SUCCEEDED, AppState.FAILED, AppState.CANCELLED}
+    waits = decision.state is AppState.PENDING  # perhaps again: then earlier attempts have ended
     roles: dict[str, RoleStatus] = {}
     for index, planned in enumerate(record.replicas):
         role = roles.setdefault(planned.role, RoleStatus(role=planned.role, replicas=[]))
@@ -63,9 +63,9 @@ def status(
         )
     replicas = [replica for role in roles.values() for replica in role.replicas]
     return AppStatus(
-        state=verdict.state,
+        state=decision.state,
         num_restarts=num_restarts,
-        msg=verdict.msg,
+        msg=decision.msg,
         structured_error_msg=_first_error(replicas),
         roles=list(roles.values()),
         result=result,
@@ -83,12 +83,12 @@ def replica_state(attempt: Attempt | None, *, over: bool, is_cause: bool = False
     return AppState.SUCCEEDED if attempt.code == 0 else AppState.FAILED
 
 
-def dump_final(verdict: Verdict, facts: Facts, *, ended_at: float, result: object) -> Json:
+def dump_final(decision: Decision, facts: Facts, *, ended_at: float, result: object) -> Json:
     """Return the last record of an app that is over."""
     return {
         "version": 1,
-        "state": verdict.state.name,
-        "msg": verdict.msg,
+        "state": decision.state.name,
+        "msg": decision.msg,
         "ended_at": ended_at,
         "num_restarts": facts.num_restarts,
         "cause": facts.stop.index if facts.stop else -1,
@@ -124,7 +124,7 @@ def load_final(record: AppRecord, final: FinalFile) -> Standing:
     state = AppState[final.state]
     told = status(
         record,
-        Verdict(state, final.msg),
+        Decision(state, final.msg),
         attempts,
         num_restarts=final.num_restarts,
         cause=final.cause,

@@ -16,7 +16,7 @@ from torchx_core.specs import AppHandle, AppState, AppStatus
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
-__all__ = ["Verdict", "end_message", "exit_code", "judge", "mask_of", "read_last_lines", "unsent"]
+__all__ = ["Ending", "end_message", "exit_code", "judge", "mask_of", "read_last_lines", "unsent"]
 
 FAILED = 1
 """Exit code of an app whose replica left none."""
@@ -24,7 +24,7 @@ LINES: Final = 50
 _BEFORE_MESSAGE = " - "
 
 
-class Verdict(Enum):
+class Ending(Enum):
     """What a flow run becomes whose app is over."""
 
     LEAVE = "the flow run has ended itself, or is to run again"
@@ -32,7 +32,7 @@ class Verdict(Enum):
     CANCELLED = "it was to be cancelled, and its app is gone"
 
 
-def judge(state: State[Any] | None, *, retried_in_process: bool) -> Verdict:
+def judge(state: State[Any] | None, *, retried_in_process: bool) -> Ending:
     """Decide what becomes of a flow run in that state.
 
     Args:
@@ -40,12 +40,12 @@ def judge(state: State[Any] | None, *, retried_in_process: bool) -> Verdict:
         retried_in_process: The flow run waits for a retry in the process that it had.
     """
     if state is None:
-        return Verdict.CRASHED
+        return Ending.CRASHED
     if state.is_cancelling():
-        return Verdict.CANCELLED
+        return Ending.CANCELLED
     to_run_again = state.is_scheduled() and not retried_in_process
     suspended = state.is_paused() and bool(state.state_details.pause_reschedule)
-    return Verdict.LEAVE if state.is_final() or to_run_again or suspended else Verdict.CRASHED
+    return Ending.LEAVE if state.is_final() or to_run_again or suspended else Ending.CRASHED
 
 
 def end_message(status: AppStatus | None, handle: AppHandle) -> str:

@@ -15,7 +15,7 @@ from prefect_torchx.off_loop import in_daemon_thread
 from prefect_torchx.worker.apps import Apps, Show, follow_to_end
 from prefect_torchx.worker.dispatch import Stage, app_id, is_app
 from prefect_torchx.worker.ending import (
-    Verdict,
+    Ending,
     end_message,
     exit_code,
     judge,
@@ -129,14 +129,14 @@ class Monitor:
         mask = await in_daemon_thread(mask_of, self._apps.runner(), handle)
         why = mask(end_message(status, handle))
         match judge(now.state, retried_in_process=dispatch.stage is not Stage.WAITING):
-            case Verdict.CANCELLED:
+            case Ending.CANCELLED:
                 return await self._server.end(now.id, Cancelled(message=CANCELLED))
-            case Verdict.CRASHED:
+            case Ending.CRASHED:
                 if not await self._server.end(now.id, Crashed(message=why)):
                     return False
                 await self._show_last_lines(now, handle)
                 return True
-            case Verdict.LEAVE:
+            case Ending.LEAVE:
                 self.rest(now)
                 if now.state is not None and now.state.is_crashed():
                     await self._explain_crash(now, handle, why if exit_code(status) else None)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from torchx_core.schedulers.slurm.decide import CLOCKS_DIFFER_S, UNSEEN_S, Verdict, decide, may_be_listed_yet
+from torchx_core.schedulers.slurm.decide import CLOCKS_DIFFER_S, UNSEEN_S, Decision, decide, may_be_listed_yet
 from torchx_core.schedulers.slurm.facts import Attempt, Facts, Run, Stop
 from torchx_core.schedulers.slurm.job import UNLISTED, Job
 from torchx_core.schedulers.slurm.record import AppRecord
@@ -50,9 +50,9 @@ CANCEL = Stop(outcome="CANCELLED", msg="enough", index=-1)
 FAILURE = Stop(outcome="FAILED", msg="", index=1)
 
 
-def over(state: str, msg: str = "") -> Verdict:
+def over(state: str, msg: str = "") -> Decision:
     """How an app stands."""
-    return Verdict(AppState[state], msg)
+    return Decision(AppState[state], msg)
 
 
 SEE = "; see /nowhere/slurm.log"
@@ -151,7 +151,7 @@ STOPPED = attempt(143, told=True)
         ),
     ],
 )
-def test_how_an_app_stands(files: Facts, said: Job | None, expected: Verdict) -> None:
+def test_how_an_app_stands(files: Facts, said: Job | None, expected: Decision) -> None:
     """Told from its files and, where they are silent, from Slurm's answer."""
     assert decide(RECORD, files, said) == expected
 
@@ -194,7 +194,9 @@ def test_an_app_that_was_stopped_before_it_had_a_job_is_over() -> None:
     ],
     ids=["as it ended", "long after"],
 )
-def test_a_wish_that_came_too_late_changes_nothing(files: Facts, after_s: float, expected: Verdict) -> None:
+def test_a_request_that_comes_too_late_is_none(
+    files: Facts, after_s: float, expected: Decision
+) -> None:
     """Whoever cancels does not ask Slurm first whether the job has ended by itself."""
     cancel_request = replace(CANCEL, time=NOW + after_s)
     ended = replace(job("TIMEOUT"), ended_at=NOW)
