@@ -268,7 +268,7 @@ def test_a_recreated_run_has_apps_of_its_own(bench: Bench) -> None:
 
 
 def test_every_try_owns_the_app_that_it_follows(bench: Bench) -> None:
-    """So that what an older try may still do to it has no effect."""
+    """What an older try may still do to the app then has no effect."""
     for number in (1, 2):
         attachment = bench.attachment(sleeper(), number=number)
         attachment.attach()

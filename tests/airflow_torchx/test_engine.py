@@ -39,7 +39,7 @@ PROBE = """
 
 
 def test_a_task_sees_its_own_state(dags: Dags) -> None:
-    """That is how a kill by a user is told from a worker that shuts down."""
+    """Its state tells a kill by a user from a worker that shuts down."""
     outcome = dags.run(PROBE + '    Probe(task_id="t", app=app("true"))')
     assert "probe -1 running False" in outcome.log
 
@@ -140,6 +140,6 @@ def test_a_trigger_passes_no_xcom_backend_by(monkeypatch: pytest.MonkeyPatch) ->
     ids=["Airflow's word", "the core's word", "no secret's word"],
 )
 def test_a_secret_of_many_lines_is_hidden_line_by_line(name: str, shown: str) -> None:
-    """That is how an app prints it; what counts is its name."""
+    """An app prints such a secret in lines; that it is one follows from its name."""
     mask_secrets({name: f"{name}-first\n{name}-second\n"})
     assert masked(f"begin {name}-first then {name}-second end") == shown.format(name)

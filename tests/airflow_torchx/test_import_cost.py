@@ -35,7 +35,7 @@ def loaded_for_dags() -> set[str]:
 
 
 def test_importing_the_operator_loads_few_modules(loaded_for_dags: set[str]) -> None:
-    """And none that only some tasks need."""
+    """Modules that only some tasks need are not among them."""
     more = _loaded_by(OPERATOR) - loaded_for_dags
     assert more & EXPENSIVE == set()
     assert {name.partition(".")[0] for name in more} <= {

@@ -187,7 +187,7 @@ def test_a_users_act_just_before_a_deferral_cancels(task: Task) -> None:
 
 @pytest.mark.parametrize("server_is_down", [False, True])
 def test_a_deferral_leaves_the_app_alone(task: Task, *, server_is_down: bool) -> None:
-    """Also where the server does not answer just then."""
+    """A deferred task's process ends without a cancel, whether or not the server answers just then."""
     task.server_is_down = server_is_down
     task.defer()
     assert task.is_active()

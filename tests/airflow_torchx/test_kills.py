@@ -125,7 +125,7 @@ CHECKS = {Fate.CANCELLED: _check_cancelled, Fate.FOLLOWED: _check_followed, Fate
 
 
 def test_a_sensor_keeps_a_lease_as_long_as_it_lives(airflow: AirflowServer, tmp_path: Path) -> None:
-    """And no longer: its process ends with the one that would tell Airflow what it has seen."""
+    """The lease runs out afterwards: the sensor's process ends with the one that would tell Airflow of it."""
     app = AppDef("a", [Role("r", image="", entrypoint="sleep", args=["600"])])
     with get_runner(state_dir=str(airflow.state_dir)) as runner:
         handle = runner.run(app, "local_cwd", {"lease_s": 15.0}, app_id="waited-for")

@@ -110,7 +110,7 @@ def test_probing_does_not_take_a_begun_submit_for_a_done_one(
 
 
 def test_probing_finds_an_earlier_generation(runner: Runner) -> None:
-    """So that a clear can cancel what came before it."""
+    """A clear finds the app of the runs before it, which it is to cancel."""
     handle = _submit(runner, generation=1, attempt=0)
     found = _probe(runner, generation=4).load()
     assert found is not None

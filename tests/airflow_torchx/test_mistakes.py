@@ -76,7 +76,7 @@ def _pattern(message: str) -> str:
 
 
 def test_the_page_has_every_mistake() -> None:
-    """And no other."""
+    """The page lists exactly the mistakes that the tests make."""
     assert (list(_page(AT_PARSE)), list(_page(AT_RUN))) == (list(PARSED), list(RUN))
 
 

@@ -57,7 +57,7 @@ def test_the_recorded_app_is_judged_by_its_state(
 
 @pytest.mark.parametrize("submitted", [False, True])
 def test_an_app_that_another_host_may_know_is_looked_for(*, submitted: bool) -> None:
-    """Also one whose submit was not confirmed."""
+    """An app whose submit was never confirmed is looked for as well."""
     assert find(None, make_record(submitted=submitted), elsewhere=True) is Finding.LOST
 
 

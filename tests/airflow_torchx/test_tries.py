@@ -45,7 +45,7 @@ def test_different_work_has_different_ids(other: dict[str, Any]) -> None:
 
 
 def test_a_salt_and_an_attempt_change_the_id() -> None:
-    """So a re-created run and a retry after a failure get apps of their own."""
+    """A run that was created again, and a retry after a failure, get apps of their own."""
     ids = [make_app_id(TRY, salt=salt, attempt=attempt) for salt in ("", "x") for attempt in (0, 1)]
     assert len(set(ids)) == 4
 

@@ -93,7 +93,7 @@ def test_a_scheduler_that_is_not_there_is_named() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(why_no_engine() is not None, reason=str(why_no_engine()))
 def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
-    """The same DAG on a Docker engine: the replicas meet over the app's network, the model is left here."""
+    """The DAG runs on a Docker engine: the replicas meet over the app's network, the model is left here."""
     demo = _run(str(DEMO / "demo.py"), str(tmp_path), SCHEDULER="local_docker", DOCKER_HOST="/no/engine.sock")
     assert demo.returncode == 0, demo.stdout
     for replica in range(2):
@@ -109,7 +109,7 @@ def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster())
 def test_the_demo_trains_a_model_on_a_cluster(tmp_path: Path) -> None:
-    """The same DAG on a Slurm cluster that is there for it alone: the replicas meet from two nodes."""
+    """The DAG runs on a Slurm cluster that is there for it alone: the replicas meet from two nodes."""
     demo = _run(str(DEMO / "demo.py"), str(tmp_path), SCHEDULER="slurm", SLURM_CONF="/no/slurm.conf")
     assert demo.returncode == 0, demo.stdout
     for replica in range(2):

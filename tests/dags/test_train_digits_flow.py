@@ -83,7 +83,7 @@ def test_the_demo_trains_a_model(tmp_path: Path) -> None:
 @pytest.mark.torch
 @pytest.mark.timeout(900)
 def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
-    """Neither the app nor Prefect's server; the terminal sends the signal to every process of the demo."""
+    """The app and Prefect's server end: the terminal sends the signal to every process of the demo."""
     demo = _demo(tmp_path)
     wait_until(lambda: any(app.state is AppState.RUNNING for app in _apps(tmp_path)), timeout_s=300)
     os.killpg(demo.pid, signal.SIGINT)
@@ -104,7 +104,7 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(why_no_engine() is not None, reason=str(why_no_engine()))
 def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
-    """The same flow on a Docker engine: the replicas meet over the app's network, the model is left here."""
+    """The flow runs on a Docker engine: the replicas meet over the app's network, the model is left here."""
     demo = _demo(tmp_path, SCHEDULER="local_docker", DOCKER_HOST="/no/engine.sock")
     text, _ = demo.communicate()
     assert demo.returncode == 0, text
@@ -119,7 +119,7 @@ def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster())
 def test_the_demo_trains_a_model_on_a_cluster(tmp_path: Path) -> None:
-    """The same flow on a Slurm cluster that is there for it alone: the replicas meet from two nodes."""
+    """The flow runs on a Slurm cluster that is there for it alone: the replicas meet from two nodes."""
     demo = _demo(tmp_path, SCHEDULER="slurm", SLURM_CONF="/no/slurm.conf")
     text, _ = demo.communicate()
     assert demo.returncode == 0, text

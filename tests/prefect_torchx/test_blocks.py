@@ -137,7 +137,7 @@ SECRETS_IN = ["app", "arguments", "words", "by hand", "app's word", "app's words
 
 @pytest.mark.parametrize("fields", WITH_SECRETS, ids=SECRETS_IN)
 def test_secrets_are_not_shown(fields: dict[str, Any]) -> None:
-    """Neither by the job itself nor by the plain form that Prefect shows; what is run has them."""
+    """The job and the plain form that Prefect shows hide them; what is run has them."""
     job = TorchXJob(**fields)
     shown = f"{job} {job!r} {job.model_dump(mode='json')} {job.model_dump_json()}"
     assert SECRET not in shown
@@ -169,7 +169,7 @@ def test_secrets_are_saved_as_such(fields: dict[str, Any]) -> None:
     ],
 )
 def test_an_error_does_not_show_secrets(fields: dict[str, Any]) -> None:
-    """Also when the secret is what is wrong, or stands in the same map or line."""
+    """An error hides the secret that is wrong itself, or that stands in the same map or line."""
     with pytest.raises(ValidationError) as caught:
         TorchXJob(**fields)
     assert SECRET not in str(caught.value)

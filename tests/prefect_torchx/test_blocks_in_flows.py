@@ -50,7 +50,7 @@ def test_a_saved_job_is_loaded_as_it_was(name: str) -> None:
 
 
 def test_a_job_is_saved_and_loaded_with_await(name: str) -> None:
-    """The same, in a coroutine."""
+    """A coroutine awaits what a function calls."""
 
     async def main() -> tuple[object, object]:
         job = TorchXJob(component="utils.echo", component_args={"msg": "hello"})
@@ -179,7 +179,7 @@ def test_a_failed_job_fails_the_task() -> None:
 
 
 def test_a_task_over_its_time_cancels_the_app_it_waits_for(runner: Runner) -> None:
-    """Also where it waits for what the flow has triggered."""
+    """The task may wait for an app that its flow has triggered."""
 
     @task
     def wait(run: TorchXJobRun) -> None:

@@ -180,7 +180,7 @@ def test_a_failure_is_the_function_s(runner: Runner) -> None:
 
 @engine
 def test_a_failure_keeps_secrets(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither the log shows what a secret variable holds, nor the error, in any of its parts."""
+    """Log and error, in all of its parts, hide what a secret variable holds."""
 
     @torchx_task(env={"API_TOKEN": "hunter2"})
     def tells() -> None:
@@ -403,7 +403,7 @@ def test_hooks_stay_with_other_options() -> None:
 
 
 def test_a_task_travels_by_pickle(tmp_path: Path) -> None:
-    """Also where its file is not: the text was read when it was decorated."""
+    """The function's text was read when it was decorated, so its file is not needed where the task runs."""
     file_text = """
         from prefect_torchx import torchx_task
 

@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 def test_the_app_ends_however_that_is_noticed(
     site: Site, kill: Kill, way: Way, form: Form, record_property: Callable[[str, object], None]
 ) -> None:
-    """Also without a lease; where nobody is left to notice, the flow run's next process follows it."""
+    """An app without a lease that nobody is left to end is followed by the flow run's next process."""
     outcome = conduct(site, way, kill, [form])[form]
     record_property("stopped_after_s", outcome.after_s)
     assert outcome == expected(kill, form)

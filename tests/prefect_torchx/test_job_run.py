@@ -72,7 +72,7 @@ def test_the_same_with_await() -> None:
 
 @pytest.mark.usefixtures("runner")
 def test_run_does_it_all() -> None:
-    """And raises when the app fails, leading with what failed."""
+    """It submits, follows and returns the result; when the app fails it raises, leading with what failed."""
     assert TorchXJob(app=_app(ReportResult(5))).run() == 5
     with pytest.raises(AppStatusError, match="replica r/0 failed with exit code 3"):
         TorchXJob(app=_app(Exit(3))).run()

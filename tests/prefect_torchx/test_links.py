@@ -15,5 +15,5 @@ def test_links_lead_to_the_apps_page_and_to_its_ports() -> None:
 
 
 def test_without_a_page_or_a_port_there_is_no_link() -> None:
-    """Nor to a replica that is nowhere yet."""
+    """A replica that has no host yet has no link."""
     assert find_links(app_of("true", port_map={"x": 1}), AppStatus(state=AppState.PENDING)) == {}

@@ -96,7 +96,7 @@ def run(api: LogApi) -> Iterator[Run]:
 
 
 def test_records_arrive_in_order_many_in_a_request(api: LogApi, run: Run) -> None:
-    """And the run learns how far they have got."""
+    """The run is told how far they have got."""
     api.stuck.set()  # or a busy host would send the first before there are many
     run.send(*range(10 * REQUEST_RECORDS))
     api.stuck.clear()
@@ -181,7 +181,7 @@ def test_runs_share_a_thread_and_learn_of_their_own_records_only(run: Run) -> No
 
 
 def test_what_a_run_leaves_behind_is_told(api: LogApi, run: Run) -> None:
-    """And it holds nobody up afterwards."""
+    """What is told so holds nobody up afterwards."""
     other = Run(run.log_shipper)
     api.away.set()
     other.send(0, 1, 2)

@@ -72,7 +72,7 @@ def _pattern(message: str) -> str:
 
 
 def test_the_page_has_every_mistake() -> None:
-    """And no other."""
+    """The page lists exactly the mistakes that the tests make."""
     assert (list(_page(CALL)), list(_page(FILE))) == (list(CALLS), list(FILES))
 
 

@@ -80,7 +80,7 @@ def test_a_mistake_is_found_before_anything_is_submitted(
     ],
 )
 def test_arguments_become_options_of_the_scheduler(given: dict[str, Any], cfg: dict[str, Any]) -> None:
-    """So that they hold where the app runs; what cfg says itself wins."""
+    """As options they hold where the app runs; what cfg says itself wins."""
     request = _request(app_of("true"), **given)
     assert cfg.items() <= request.app.cfg.items()
     assert ("lease_s" in cfg or given.get("lease_s", 1)) or request.app.cfg.get("lease_s") is None
@@ -113,7 +113,7 @@ def test_another_request_is_another_piece_of_work(other: dict[str, Any]) -> None
 
 
 def test_a_workspace_travels_with_the_request(tmp_path: Path) -> None:
-    """And tells pieces of work apart."""
+    """Two requests with different workspaces are different pieces of work."""
     (tmp_path / "file").write_text("x")
     image = tmp_path / "image"
     image.mkdir()

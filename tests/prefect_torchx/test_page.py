@@ -123,7 +123,7 @@ def test_a_listener_that_fails_is_a_warning(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_the_end_waits_until_the_position_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for the log: one request that failed must not make another process show the end again."""
+    """One request that failed must not make another process show the end again."""
     monkeypatch.setattr("prefect_torchx.log_shipper.RETRY_S", 0.05)
     told: list[Position] = []
     _show(_lines("one"), keeper=Keeper(told, lambda: len(told) == 3))
@@ -131,7 +131,7 @@ def test_the_end_waits_until_the_position_is_kept(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_position_that_was_not_kept_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of an app that says no more: a process that is killed then must not make its output come twice."""
+    """An app may say no more; a process that is killed then must not make its output come twice."""
     monkeypatch.setattr("prefect_torchx.log_shipper.SAVE_AGAIN_S", 0.05)
     told: list[Position] = []
 

@@ -67,7 +67,7 @@ if __name__ == "__main__":
 def test_whatever_a_pools_child_is_at_its_app_ends_by_the_right_cause(
     prefect_api: str, runner: Runner, tmp_path: Path
 ) -> None:
-    """Also amid a callback or an innocent task, where asyncio would swallow what the signal raises."""
+    """In a callback or an innocent task asyncio would swallow what the signal raises."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     env = {**os.environ, "PREFECT_API_URL": prefect_api}

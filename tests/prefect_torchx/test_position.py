@@ -15,5 +15,5 @@ def test_a_position_survives_json() -> None:
 
 @pytest.mark.parametrize("data", [{}, {"cursor": 1, "shown_bytes": 1}, {"cursor": "x", "shown_bytes": None}])
 def test_what_is_no_position_is_none(data: dict[str, object]) -> None:
-    """Then everything is shown again: nothing is lost."""
+    """Without a position everything is shown again: nothing is lost."""
     assert Position.from_json(data) is None

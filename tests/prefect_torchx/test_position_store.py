@@ -118,7 +118,7 @@ def test_one_request_saves_for_all_apps_of_a_flow_run(monkeypatch: pytest.Monkey
 
 @pytest.mark.usefixtures("prefect_api")
 def test_of_several_processes_the_later_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when the earlier one goes on to save how far it is with other apps."""
+    """The earlier one may go on to save how far it is with other apps."""
     run = str(uuid4())
     first = ServerPositionStore(run, "")
     first.open(HANDLE, fresh=True)

@@ -75,7 +75,7 @@ def test_each_event_is_readable(event: AppEvent, shown: str, level: str) -> None
 
 
 def test_each_replica_has_records_of_its_own() -> None:
-    """So each can have a logger of its own; each record counts its lines."""
+    """A record is one replica's, which may have a logger of its own, and counts its lines."""
     got = _records_of(
         _lines("one", replica=0), _lines("two", replica=1, time=5.1), _lines("three", replica=0)
     )

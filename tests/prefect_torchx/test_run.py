@@ -64,7 +64,7 @@ def _shown(flow_run_id: Any) -> list[str]:
 
 
 def test_outside_of_prefect_it_just_runs(runner: Runner, caplog: pytest.LogCaptureFixture) -> None:
-    """The same function works in a script: it returns the result and logs to `logging`."""
+    """In a script the function returns the result and logs to `logging`."""
     caplog.set_level(logging.INFO, logger="prefect_torchx")
     assert run_app(_app(Print("hello"), ReportResult({"a": 1}))) == {"a": 1}
     assert "[r/0] hello" in caplog.text
@@ -170,7 +170,7 @@ def test_a_retried_flow_run_finds_what_its_tasks_have_done(runner: Runner) -> No
 @pytest.mark.usefixtures("prefect_api")
 @pytest.mark.parametrize("how", ["called", "submitted"])
 def test_a_timeout_stops_the_app(how: str, runner: Runner) -> None:
-    """Also in a submitted task, where Prefect itself cannot stop what blocks."""
+    """A submitted task's app is stopped as well, although Prefect cannot stop what blocks there."""
     state, status = timed_out(
         lambda limit_s: _run(how, lambda: run_app(_app(Hold())), timeout_seconds=limit_s), runner
     )

@@ -93,7 +93,7 @@ FORMS = ["in the body", "in a task", "gathered", "submitted"]
 
 
 def test_outside_of_prefect_it_just_runs(runner: Runner) -> None:
-    """The same coroutine works in a script, several at once."""
+    """In a script the coroutine runs as it does in a flow, several at once."""
 
     async def both() -> list[Any]:
         return await asyncio.gather(*(arun_app(_app(ReportResult(number))) for number in range(2)))

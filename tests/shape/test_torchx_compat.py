@@ -86,7 +86,7 @@ def test_every_public_name_is_on_the_page(package: str) -> None:
 
 
 def test_every_method_of_the_runner_is_on_the_page() -> None:
-    """The same for what people call most."""
+    """The methods of the runner, which people call most, have a row each."""
     runner = import_module("torchx.runner").Runner
     methods = {name for name, _ in inspect.getmembers(runner, callable) if not name.startswith("_")}
     assert {f"torchx.runner.Runner.{name}" for name in methods} - NAMES.keys() == set()

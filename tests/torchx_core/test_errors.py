@@ -100,7 +100,7 @@ def test_the_status_travels_with_the_error() -> None:
 
 
 def test_the_closest_name_is_offered() -> None:
-    """And none when nothing is close."""
+    """No name is offered when nothing is close."""
     assert "did you mean 'docker'?" in str(errors.UnknownSchedulerException("dokcer", ["docker"]))
     assert "did you mean" not in str(errors.UnknownSchedulerException("zzz", ["docker"]))
 

@@ -83,6 +83,6 @@ def test_looking_for_schedulers_loads_none(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_unknown_name_is_refused_with_the_closest_one() -> None:
-    """And all known names."""
+    """The error lists all known names."""
     with pytest.raises(UnknownSchedulerException, match=r"local_cwd, local_dir.*did you mean 'local_cwd'"):
         find_factory(scheduler_factories(), "local_cdw")

@@ -30,7 +30,7 @@ def report_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_outside_an_app_nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same program runs anywhere and leaves nothing behind."""
+    """A program that reports runs anywhere and leaves nothing behind."""
     monkeypatch.delenv(REPORT_FILE_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     report_progress(0.5)

@@ -34,7 +34,7 @@ LAST_RECORDS_S = 8.0
 """How long Prefect's API may then take for what is left of the log. Nobody comes back for that, but Prefect
 kills a process that has not ended after 30 s."""
 LEAVE_S = 1.0
-"""The same where the app goes on: the next try shows what has not arrived."""
+"""How long the API may take for the log of an app that goes on: the next try shows what is left of it."""
 LOG_S = 60.0
 """How long the API may take nothing at the app's end; then only the app's files have what is left."""
 LOOK_EVERY_S = 0.05

@@ -38,9 +38,9 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 2.0
 SAVE_EVERY_S = 1.0
 """How often it is saved how far the logs are."""
 SAVE_AGAIN_S = 5.0
-"""The same, when it could not be kept: an app that is silent now would be shown again from before."""
+"""How soon a position that could not be saved is saved again: a silent app would come twice otherwise."""
 RETRY_S = 1.0
-"""The same, while somebody waits for it."""
+"""How soon a position that could not be saved is saved again while somebody waits for that."""
 SERVERS = 100
 """To how many servers one process brings logs, at most."""
 LOG_SHARE = 4.0

@@ -35,7 +35,7 @@ DRAW_SHARE = 0.01
 """The longer an app has run, the less often: Prefect keeps an event of each time, with what was drawn."""
 TRY_AGAIN_S = 2.0
 FIRST_WAIT_S = 0.5
-"""So that what starts together is drawn together."""
+"""How long the first picture waits, so that what starts together is drawn together."""
 MAX_RESULT_CHARS = 50_000
 
 

@@ -86,7 +86,7 @@ def test_a_mistake_is_an_import_error_of_the_dag(
 
 
 def test_exit_codes_are_there_by_replica(dags: Dags) -> None:
-    """Also of those that ended well."""
+    """The XCom has the exit code of each replica, 0 of those that ended well included."""
     outcome = dags.run("""
         TorchXRunOperator(task_id="t", app=app("sh", "-c", "exit ${replica_id}", num_replicas=1))
     """)

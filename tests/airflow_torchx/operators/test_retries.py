@@ -36,7 +36,7 @@ def _only_end() -> AppStatus:
 
 @pytest.mark.slow
 def test_a_retry_after_a_timeout_runs_an_app_of_its_own(dags: Dags, tmp_path: Path) -> None:
-    """Also where the first one takes a while to end: it is not followed to its cancellation."""
+    """The first app may take a while to end; the retry does not follow it to its cancellation."""
     outcome = dags.run(
         """
         late = "trap 'sleep 5; exit 1' TERM; sleep 600 & wait"

@@ -8,7 +8,7 @@ HEAD = "09:00:00.000 | INFO    | Flow run 'a-b' - "
 
 
 def test_what_a_logger_sent_is_left_out() -> None:
-    """Also when a message has several lines, or a dash of its own."""
+    """A message may have several lines, or a dash of its own."""
     output = [f"{HEAD}one - two", f"{HEAD}Traceback:", "  File x", "Killed"]
     assert unsent(output, ["one - two", "Traceback:\n  File x"]) == ["Killed"]
 

@@ -146,7 +146,7 @@ async def _is_given_back(run: FlowRun, end: State[None]) -> None:
 async def test_the_end_is_given_back(
     pool: Pool, patch: pytest.MonkeyPatch, end: State[None], variables: dict[str, object]
 ) -> None:
-    """Also by a worker that could not submit the flow run any more."""
+    """The late worker gives it back even if it could not submit the flow run any more."""
     run = pool.ask("patient", command="true")
     async with at_work(pool) as one, at_work(pool, "two") as two:
         late = Late(two, patch)

@@ -245,7 +245,7 @@ async def test_a_cancelled_flow_run_that_does_not_end_is_ended(
 
 
 async def test_killing_infrastructure_may_be_repeated(pool: Pool, runner: Runner) -> None:
-    """Also when the app is over; what is no app of ours is told apart."""
+    """An app that is over may be killed again; what is no app of ours is told apart."""
     handle = runner.run(AppDef("a", [Role("flow", image="", entrypoint="sleep", args=["300"])]), "local_cwd")
     job = TorchXJobConfiguration()
     async with at_work(pool) as worker:

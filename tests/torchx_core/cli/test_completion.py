@@ -55,12 +55,12 @@ def test_components_are_completed() -> None:
 
 
 def test_options_of_the_scheduler_are_completed() -> None:
-    """Also after the first pair."""
+    """They are completed after the first pair as well."""
     assert completed("run", "-s", "local_cwd", "-cfg", "log_") == ["log_dir=", "log_mode="]
     assert completed("run", "-cfg", "log_dir=x,gr") == ["log_dir=x,grace_s="]
 
 
 def test_nothing_is_completed_where_nothing_is_known() -> None:
-    """And nothing is said either: a shell would show it in the middle of the line."""
+    """Nothing is printed there: a shell would show it in the middle of the line."""
     assert completed("status", "nowhere://") == []
     assert completed("run", "-s", "dokcer", "-cfg", "lo") == []

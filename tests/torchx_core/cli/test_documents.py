@@ -45,7 +45,7 @@ def test_the_reference_has_every_command() -> None:
 
 
 def test_the_reference_has_every_exit_code() -> None:
-    """And no other; 128 stands for 128 + N."""
+    """The page lists exactly the program's exit codes; 128 stands for 128 + N."""
     table = REFERENCE.split("## Exit codes", 1)[1].split("## ", 1)[0]
     assert [int(code) for code in re.findall(r"^\| (\d+)", table, re.MULTILINE)] == [int(c) for c in ExitCode]
 

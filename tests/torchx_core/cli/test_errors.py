@@ -65,7 +65,7 @@ def test_an_id_that_is_taken_shows_the_difference(cli: Cli) -> None:
 
 
 def test_an_app_that_runs_is_not_deleted(cli: Cli) -> None:
-    """And the message says what to do first."""
+    """The message says what to do first."""
     done = cli("delete", submitted(Hold()))
     assert done.code == 2
     assert "cancel it and wait first" in done.err

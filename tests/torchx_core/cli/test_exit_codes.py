@@ -33,7 +33,7 @@ def failed(*replicas: tuple[float, int | None, str | None]) -> AppStatus:
     ],
 )
 def test_an_app_passes_its_exit_code_on(status: AppStatus, code: int) -> None:
-    """That of the replica which failed first, as a shell has it."""
+    """The code is that of the replica which failed first, as a shell has it."""
     assert code_of_status(status) == code
 
 

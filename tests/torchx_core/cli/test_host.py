@@ -34,7 +34,7 @@ def test_doctor_finds_a_healthy_host_healthy(cli: Cli) -> None:
 
 
 def test_doctor_counts_what_is_stored(cli: Cli, work: Path) -> None:
-    """And names the records that cannot be read."""
+    """Records that cannot be read are named."""
     ended(submitted(Exit(0), app_id="good"))
     ended(submitted(Exit(0), app_id="bad"))
     (work.parent / "state" / "local_cwd" / "torchx" / "bad" / "spec.json").write_text("torn")

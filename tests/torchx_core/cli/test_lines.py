@@ -18,7 +18,7 @@ def run(*lines: str, replica: int = 0, time: float = 100.0, eol: bool = True) ->
 
 
 def test_every_line_begins_with_its_replica() -> None:
-    """Also the empty one."""
+    """An empty line does so too."""
     assert LinePrinter(plainly, terminal=False).text(run("a", "", "c")) == "r/0 a\nr/0 \nr/0 c\n"
 
 
@@ -37,7 +37,7 @@ def test_a_progress_bar_is_redrawn_only_where_it_can_be() -> None:
 
 
 def test_replicas_have_colours_of_their_own() -> None:
-    """So that the eye can follow one."""
+    """The eye can follow one replica by its colour."""
     printer = LinePrinter(in_colour, terminal=True)
     assert printer.text(run("a"))[:5] != printer.text(run("a", replica=1))[:5]
 

@@ -35,7 +35,7 @@ def board(replicas: int) -> Board:
 
 
 def test_an_area_is_replaced_and_text_scrolls_above_it() -> None:
-    """Also when it becomes shorter."""
+    """The area may become shorter."""
     screen, area = screen_of(20)
     area.draw(["one", "two"])
     area.draw(["three"], above="log\n")
@@ -95,7 +95,7 @@ def test_a_small_screen_shows_who_matters() -> None:
 
 
 def test_no_line_is_as_wide_as_the_terminal() -> None:
-    """Or it would be wrapped, and erased in part only."""
+    """A line of that width would be wrapped, and erased in part only."""
     known = board(3)
     known.apply(LogLines("r", 0, 0, "stdout", ("日本語\x1b[2J" * 99,), 102.0))
     known.apply(StateChanged(state=AppState.RUNNING, time=100.0, msg="long " * 99))

@@ -85,7 +85,7 @@ def test_the_log_of_a_running_app_ends_at_its_last_line(cli: Cli) -> None:
 
 
 def test_a_followed_log_ends_with_the_app() -> None:
-    """And has every line."""
+    """Every line is in it."""
     handle = submitted(Print("first"), Hold())
     with in_pipes("log", "-t", handle) as process:
         assert process.stdout is not None
@@ -124,7 +124,7 @@ def test_lines_are_json_documents(cli: Cli) -> None:
 
 
 def test_wait_returns_the_apps_exit_code(cli: Cli) -> None:
-    """Also of an app that ended long ago."""
+    """The app may have ended long ago."""
     handle = submitted(Exit(3))
     first, second = cli("wait", handle), cli("wait", handle)
     assert (first.code, second.code) == (3, 3)

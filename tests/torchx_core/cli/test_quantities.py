@@ -57,7 +57,7 @@ def test_a_size_is_read(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "2G", "GB", "-1GB", "1GB2MB", "two"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    """Also ``2G``, which means two things."""
+    """``2G`` is refused because it means two things."""
     with pytest.raises(ValueError, match="expected for example 500MB, 2GB or 2GiB"):
         parse_size(text)
 

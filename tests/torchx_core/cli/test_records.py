@@ -27,7 +27,7 @@ def test_status_shows_every_replica_and_why_it_failed(cli: Cli) -> None:
 
 
 def test_status_shows_only_the_roles_asked_for(cli: Cli) -> None:
-    """And refuses one that the app does not have."""
+    """A role that the app does not have is refused."""
     handle = submitted(Print("x"))
     ended(handle)
     assert "main/0" in cli("status", handle, "--roles", "main").out

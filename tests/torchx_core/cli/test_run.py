@@ -103,7 +103,7 @@ def test_no_log_waits_without_lines(cli: Cli) -> None:
 
 
 def test_a_timeout_leaves_the_app_running(cli: Cli) -> None:
-    """And has an exit code of its own."""
+    """The program has an exit code for this."""
     words = ("--app", app_file(Hold()), "--app-id", "x")
     cli("run", "-d", *words)
     wait_until(lambda: state_of("local_cwd://torchx/x") == "RUNNING", 240)
@@ -187,7 +187,7 @@ def test_json_on_stdin_is_torchxs(work: Path) -> None:
 
 
 def test_an_app_may_come_from_stdin() -> None:
-    """So that `describe --json` can be piped into it."""
+    """`describe --json` can be piped into `run`."""
     done = torchx_core("run", "--app", "-", stdin=Path(app_file(Print("piped"))).read_text())
     assert done.stdout.splitlines()[1:] == ["main/0 piped"]
 
@@ -266,7 +266,7 @@ def test_a_closed_stdout_is_no_bug() -> None:
 
 
 def test_a_full_disk_is_told_in_a_line() -> None:
-    """And not as a bug of ours."""
+    """The line does not call it a bug of ours."""
     code = in_shell(f"{sys.executable} -m torchx_core run --app {app_file(Exit(0))} >/dev/full 2>err")
     assert code == 4
     assert Path("err").read_text() == "error: cannot read or write: No space left on device\n"

@@ -61,7 +61,7 @@ def test_status_loads_little() -> None:
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_asking_for_help_loads_no_runner(option: str) -> None:
-    """Nor any scheduler."""
+    """No scheduler is loaded either."""
     assert {m for m in modules_of(option) if m.startswith("torchx_core.schedulers.local")} == set()
 
 
@@ -72,7 +72,7 @@ def test_importing_the_core_loads_no_click() -> None:
 
 
 def test_without_click_there_is_a_line_that_says_what_to_install() -> None:
-    """And no traceback."""
+    """No traceback is shown."""
     program = "import sys; sys.modules['click'] = None; from torchx_core.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1

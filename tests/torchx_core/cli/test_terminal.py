@@ -137,7 +137,7 @@ def test_a_second_ctrl_c_cancels_and_a_third_leaves() -> None:
 
 
 def test_the_log_goes_on_while_the_question_is_open() -> None:
-    """So does the app's lease: nobody has stopped following, for longer than it lasts."""
+    """The app's lease is renewed meanwhile, for longer than it lasts: nobody has stopped following."""
     with in_terminal("run", "-cfg", "lease_s=3", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
         terminal.wait_for("hello")
         terminal.interrupt()
@@ -149,7 +149,7 @@ def test_the_log_goes_on_while_the_question_is_open() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_closed_window_detaches(number: signal.Signals) -> None:
-    """Also while the question is open."""
+    """A window may be closed while the question is open."""
     with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
         terminal.wait_for("hello")
         terminal.interrupt()
@@ -236,7 +236,7 @@ def test_delete_of_several_asks_first() -> None:
 
 
 def test_prune_asks_first() -> None:
-    """And does nothing when the answer is Ctrl-C."""
+    """Ctrl-C for an answer prunes nothing."""
     ended(submitted(Exit(0)))
     with in_terminal("prune", "--max-count", "0") as terminal:
         terminal.wait_for("delete 1 apps and their logs?")

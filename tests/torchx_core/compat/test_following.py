@@ -67,7 +67,7 @@ def test_a_backend_that_is_away_for_a_while_ends_nothing(
 def test_a_backend_that_is_away_is_told_to_who_asks_once(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And to who begins to follow: it may be the address that is wrong."""
+    """Who begins to follow is told as well: it may be the address that is wrong."""
     handle = submit(runner, "true")
 
     def describe(*_: object) -> object:

@@ -67,7 +67,7 @@ def test_a_very_long_line_comes_in_pieces(tmp_path: Path, character: str, shift:
 
 
 def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
-    """Also a whole chunk of them."""
+    """A whole chunk may consist of such bytes."""
     path = tmp_path / "log"
     path.write_bytes(b"\xff\n" + b"\x80" * (CHUNK + 1) + b"\n")
     pieces = read_all(path)

@@ -47,7 +47,7 @@ def test_a_plugin_of_torchx_is_found(shelf: Path, backend: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_closest_one() -> None:
-    """And all names that TorchX knows."""
+    """The error lists all names that TorchX knows."""
     with pytest.raises(UnknownSchedulerException, match=r"torchx:kubernetes.*did you mean 'torchx:slurm'"):
         get_runner().scheduler("torchx:slrum")
 

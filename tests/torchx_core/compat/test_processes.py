@@ -138,7 +138,7 @@ def test_it_is_submitted_once_within_this_process(runner: Runner) -> None:
 
 
 def test_the_whole_process_group_ends(runner: Runner, tmp_path: Path) -> None:
-    """Also what ignores SIGTERM and what the program left behind."""
+    """What ignores SIGTERM, and what the program left behind, ends with it."""
     pid = tmp_path / "pid"
     handle = runner.run(
         AppDef("a", [sh(f"trap '' TERM; sh -c 'echo $$$$ >{pid}; exec sleep 99'; sleep 99")]), BACKEND

@@ -173,7 +173,7 @@ def test_a_connection_that_nobody_accepts_is_a_refusal(
 
 
 def test_the_end_is_remembered(new_runner: Callable[[], Runner], shelf: Path) -> None:
-    """Also when the backend has forgotten the app; an app whose end nobody saw is unknown then."""
+    """The backend may have forgotten the app; one whose end nobody saw is unknown then."""
     with new_runner() as runner:
         seen = runner.run(APP, BACKEND, app_id="seen")
         runner.wait(seen)

@@ -61,7 +61,7 @@ def full_app() -> Any:
 
 
 def our_full_app() -> AppDef:
-    """The same app of ours."""
+    """Return the app of `full_app`, written with our own classes."""
     role = Role(
         name="trainer",
         image="img:1",
@@ -97,7 +97,7 @@ def test_every_field_is_taken_over() -> None:
 
 
 def test_what_is_taken_over_is_a_copy() -> None:
-    """Neither app sees what is done to the other."""
+    """A change to either app does not reach the other."""
     given = full_app()
     app = snapshot_app(given)
     given.roles[0].metadata["slurm"]["partition"].append("c")
@@ -207,7 +207,7 @@ def test_an_app_of_the_distributed_component_is_valid() -> None:
 
 
 def test_importing_the_core_never_imports_torchx() -> None:
-    """Nor does taking over an app that only looks like one, or listing schedulers."""
+    """Listing schedulers, or taking over an app that only looks like TorchX's, does not import it either."""
     program = (
         "import sys, torchx_core, torchx_core.cli, torchx_core.compat\n"
         "from torchx_core import get_runner\n"

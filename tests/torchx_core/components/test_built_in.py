@@ -41,7 +41,7 @@ CASES = {
 )
 @pytest.mark.filterwarnings("ignore:.*deprecated:UserWarning", "ignore:In `-j:UserWarning")
 def test_the_app_is_torchx_s(name: str, words: list[str]) -> None:
-    """But for how the program is started, and in which image, which are our own business."""
+    """How the program is started, and in which image, is our own business and left out."""
     pytest.importorskip("torchx")
     ours = find_component(name).build(words).to_dict()
     theirs = find_component(f"torchx.components.{name}").build(words).to_dict()

@@ -109,7 +109,7 @@ def test_copy_of_a_url(runner: Runner, tmp_path: Path) -> None:
 
 
 def test_copy_of_a_missing_file_fails(runner: Runner, tmp_path: Path) -> None:
-    """And leaves no empty copy behind."""
+    """No empty copy is left behind."""
     status, [output] = run(runner, "utils.copy", "--src", str(tmp_path / "no"), "--dst", str(tmp_path / "to"))
     assert status.state == AppState.FAILED
     assert "No such file or directory" in output

@@ -77,7 +77,7 @@ def test_words_and_values_mean_the_same() -> None:
 
 
 def test_what_is_given_comes_before_what_is_configured() -> None:
-    """And both before the signature; varargs too, and an empty ``--`` is given."""
+    """Both come before the signature, varargs included; an empty ``--`` counts as given."""
     defaults = {"first": "conf", "count": "1", "j": "4x4", "words": "from 'the file'"}
     assert seen([], defaults) == {"first": "conf", "count": 1, "j": "4x4", "words": ["from", "the file"]}
     assert seen(["--count", "2", "-j", "8x8"], defaults)["count"] == 2

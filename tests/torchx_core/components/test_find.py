@@ -203,7 +203,7 @@ def test_the_built_in_ones_are_listed_with_what_they_do() -> None:
 
 
 def test_every_argument_of_a_built_in_component_is_explained() -> None:
-    """But for the deprecated ones, which refer to the one that replaces them."""
+    """Deprecated components are left out: each refers to the one that replaces it."""
     unexplained = {
         f"{c.name} {p.name}"
         for c in list_components()
@@ -214,7 +214,7 @@ def test_every_argument_of_a_built_in_component_is_explained() -> None:
 
 
 def test_who_runs_no_component_does_not_pay_for_them() -> None:
-    """Neither the package nor the runner loads this one."""
+    """The package and the runner load without the module that finds components."""
     program = (
         "import sys, torchx_core; torchx_core.get_runner; print('torchx_core.components' in sys.modules)"
     )

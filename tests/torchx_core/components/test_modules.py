@@ -151,7 +151,7 @@ def test_the_package_itself_may_be_the_component_file(files: Files) -> None:
 
 
 def test_a_failed_file_leaves_nothing_behind(files: Files) -> None:
-    """Neither its module nor its directory on the path."""
+    """Its module, and its directory on the path, are gone."""
     before = list(sys.path)
     for name in ("breaks.py", "bre-aks.py"):
         file = files.write(name, APP + "raise ValueError('broken')\n")

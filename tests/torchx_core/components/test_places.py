@@ -26,7 +26,7 @@ def allowed(files: Files) -> Path:
 
 
 def test_a_file_inside_is_used(allowed: Path) -> None:
-    """Also one in a package below."""
+    """A file in a package below counts as inside."""
     for file in ("good.py", "goods/jobs.py"):
         find_component(f"{allowed / file}:app", paths=[allowed])
 
@@ -35,7 +35,7 @@ def test_a_file_inside_is_used(allowed: Path) -> None:
     "name", ["outside.py", "allowed/../outside.py", "allowed2/outside.py", "allowed/link.py", "out-side.py"]
 )
 def test_a_file_elsewhere_does_not_run(files: Files, allowed: Path, name: str) -> None:
-    """Neither by a path that leads out, nor by a link, nor because a name begins alike."""
+    """A path that leads out, a link, or a name that begins alike does not help it."""
     files.write("outside.py", MINE)
     files.write("out-side.py", MINE)
     files.write("allowed2/outside.py", MINE)

@@ -47,7 +47,7 @@ def test_impossible_numbers_are_refused(j: str) -> None:
 
 
 def test_a_host_without_gpus_has_nothing_to_count() -> None:
-    """Then the processes must be said."""
+    """The number of processes must be given there."""
     with pytest.raises(
         InvalidInputError, match=r"a process per GPU, and 'cpu\.small' has none; write 2xPROCESSES"
     ):

@@ -57,7 +57,7 @@ def test_a_word_with_a_blank_is_no_flag() -> None:
 
 @pytest.mark.parametrize("flag", ["--script", "--scri", "-j"])
 def test_the_value_of_a_flag_may_have_a_blank(flag: str) -> None:
-    """Also when the flag is shortened: it is no vararg for that."""
+    """A shortened flag has its value all the same: it does not become a vararg."""
     assert read_words("c", [f"{flag}=a b"], FLAGS) == Words({FLAGS.get(flag, "script"): "a b"}, None)
 
 

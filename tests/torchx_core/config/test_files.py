@@ -65,7 +65,7 @@ def test_directories_given_replace_the_usual_ones(tmp_path: Path) -> None:
 
 
 def test_a_deleted_working_directory_has_no_file(tmp_path: Path) -> None:
-    """And is no reason to fail."""
+    """Nothing fails for want of it."""
     gone = tmp_path / "gone"
     gone.mkdir()
     with chdir(gone):
@@ -82,7 +82,7 @@ def test_torchxconfig_names_the_only_file(tmp_path: Path) -> None:
 
 
 def test_an_empty_torchxconfig_reads_none(tmp_path: Path) -> None:
-    """So that a run can do without any."""
+    """An empty variable lets a run do without any file."""
     config_in(tmp_path)
     assert find_configs([str(tmp_path)], environ={"TORCHXCONFIG": ""}) == []
 

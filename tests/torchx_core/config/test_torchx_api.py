@@ -50,7 +50,7 @@ def test_apply_adds_what_is_missing(dirs: list[str]) -> None:
 
 
 def test_apply_reads_the_environment_too(dirs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a program has the cfg that the command line would have."""
+    """A program gets the cfg that the command line would have."""
     monkeypatch.setenv("TORCHX_CFG_LOCAL_CWD", "log_dir=env")
     cfg: dict[str, CfgVal] = {}
     apply("local_cwd", cfg, dirs)

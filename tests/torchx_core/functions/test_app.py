@@ -75,7 +75,7 @@ def test_any_json_value_goes_in_and_comes_out_equal(
 
 
 def test_a_large_argument_travels(runner: Runner) -> None:
-    """Also one that no single word of a command line can hold."""
+    """An argument may be larger than any single word of a command line."""
     large = "0123456789abcde$" * 14_000
     assert result(runner, echo, large) == [[large], {}]
 
@@ -299,7 +299,7 @@ def test_the_role_is_what_was_asked_for() -> None:
 
 
 def test_torchrun_starts_several_processes() -> None:
-    """And a single one when asked: it gets the words that a plain replica would run, and sets the ranks."""
+    """It starts a single one when asked, which gets a plain replica's words, and sets the ranks."""
     plain = function_app(nothing, replicas=2).roles[0]
     several, one = (
         function_app(nothing, replicas=2, nproc=3),

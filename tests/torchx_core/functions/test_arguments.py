@@ -104,7 +104,7 @@ def test_what_cannot_travel_is_named(
 
 
 def test_a_function_may_be_too_long_itself(load: Load) -> None:
-    """Then no argument is blamed."""
+    """No argument is blamed in that case."""
     lengthy = load(f"def lengthy(a):\n    return '{'x' * 300_000}'\n")
     with pytest.raises(
         FunctionArgumentError, match=r"its text takes 3000\d\d bytes; text and arguments of a call"

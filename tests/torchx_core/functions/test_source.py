@@ -167,7 +167,7 @@ def uses_its_file() -> str:
 def test_what_a_function_lacks_is_named_with_its_line(
     function: Callable[..., object], line: int, reason: str
 ) -> None:
-    """And how to give it to the function."""
+    """The error says how to give it to the function."""
     where = f"test_source.py:{function.__code__.co_firstlineno + line}: "
     with pytest.raises(InvalidFunctionError, match=where + reason) as refused:
         check_function(function)
@@ -175,7 +175,7 @@ def test_what_a_function_lacks_is_named_with_its_line(
 
 
 def test_a_closure_lacks_what_is_around_it() -> None:
-    """Also what it would change there, and what is not set yet."""
+    """A closure lacks what it would change around it, and what is not set there yet."""
     count = 0
 
     def reads() -> list[int]:

@@ -58,7 +58,7 @@ def test_defaults_are_for_the_component_they_name(runner: Runner) -> None:
 
 
 def test_the_app_id_makes_it_idempotent(runner: Runner, host: FakeHost) -> None:
-    """The same arguments give the same request; others are refused."""
+    """Equal arguments give one app; others are refused."""
     words = ["--script", "train.py", "-j", "2x2"]
     first = runner.run_component("dist.torchrun", words, "fake", app_id="one")
     assert runner.run_component("dist.torchrun", words, "fake", app_id="one") == first == "fake://mine/one"
@@ -78,7 +78,7 @@ def test_the_app_id_makes_it_idempotent(runner: Runner, host: FakeHost) -> None:
 def test_what_cannot_be_built_is_not_submitted(
     runner: Runner, host: FakeHost, component: str, words: list[str], error: type[Exception]
 ) -> None:
-    """And the error says why."""
+    """The error says why."""
     with pytest.raises(error):
         runner.run_component(component, words, "fake")
     assert host.apps == {}

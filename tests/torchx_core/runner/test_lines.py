@@ -40,7 +40,7 @@ def test_a_pattern_may_match_anywhere() -> None:
 
 
 def test_the_window_has_its_start_and_not_its_end() -> None:
-    """So that adjacent windows give each line once."""
+    """Adjacent windows give each line once."""
     lines = [LogLines("r", 0, 0, "stdout", (str(i),), float(i)) for i in range(4)]
     one, three = datetime.fromtimestamp(1, UTC), datetime.fromtimestamp(3, UTC)
     assert list(select_lines(batches(*lines), 0, None, one, three)) == ["1\n", "2\n"]

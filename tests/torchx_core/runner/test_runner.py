@@ -97,7 +97,7 @@ def test_an_unknown_scheduler_is_refused_with_the_closest_name() -> None:
 
 
 def test_closing_closes_every_scheduler_once() -> None:
-    """Also those of other sessions; a closed runner can be used again."""
+    """Schedulers of other sessions are closed too; a closed runner can be used again."""
     host = CountingHost()
     with Runner("mine", {"fake": host.scheduler}) as runner:
         runner.status("fake://mine/a")

@@ -126,7 +126,7 @@ def test_the_argument_takes_the_place_of_the_first_roles_workspace(
 def test_no_argument_leaves_the_role_its_own(
     runner: Runner, project: str, workspace: Workspace | str | None
 ) -> None:
-    """Nor does an empty one, as in TorchX."""
+    """An empty argument counts as none, as in TorchX."""
     info = runner.dryrun(AppDef("app", [role("a", "x", project)]), "fake", workspace=workspace)
     assert info.builds[0].workspace == Workspace({project: ""})
 

@@ -28,7 +28,7 @@ def test_each_difference_has_a_path() -> None:
 
 
 def test_secrets_are_masked() -> None:
-    """That they differ is told, and where; not what they are."""
+    """The message says that they differ, and where, and not what they are."""
     assert differences({"env": {"API_TOKEN": "old"}}, {"env": {"API_TOKEN": "new"}}) == [
         "env.API_TOKEN: *** -> ***"
     ]

@@ -25,5 +25,5 @@ def test_the_name_can_be_recognised() -> None:
 
 
 def test_ids_do_not_repeat() -> None:
-    """Also for equal names."""
+    """Apps of one name get different ids."""
     assert len({make_unique("train") for _ in range(1000)}) == 1000

@@ -26,7 +26,7 @@ def test_a_later_try_counts_on() -> None:
 
 
 def test_without_a_limit_everything_is_admitted() -> None:
-    """And there is nothing to tell."""
+    """There is nothing to tell at the end."""
     limit = LogLimit(None)
     assert limit.admits(_lines("x" * 1000))
     assert limit.summary("local_cwd://s/a") == ""

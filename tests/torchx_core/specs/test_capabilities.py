@@ -54,7 +54,7 @@ def test_a_value_of_another_type_is_refused(key: CapabilityKey[object], value: o
 
 
 def test_keys_compare_by_what_they_name() -> None:
-    """So that they may be written down twice."""
+    """A key may be written down twice."""
     assert len({CapabilityKey("a", "b", int), CapabilityKey("a", "b", int)}) == 1
     assert len({CapabilityKey[object]("a", "b", int), CapabilityKey[object]("a", "b", str)}) == 2
 

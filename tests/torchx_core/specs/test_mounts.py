@@ -56,7 +56,7 @@ def test_mounts_do_not_depend_on_each_other(one: list[Mount], two: list[Mount]) 
 
 @given(mounts.filter(bool), st.randoms(use_true_random=False))
 def test_the_order_of_a_mounts_options_means_nothing(given_mounts: list[Mount], random: Random) -> None:
-    """But ``type=`` comes first."""
+    """Only ``type=`` must come first."""
     first, *options = as_options(given_mounts[0])
     random.shuffle(options)
     assert parse_mounts([first, *options]) == given_mounts[:1]

@@ -176,7 +176,7 @@ def test_a_part_of_a_resource_says_so(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_deployments_module_wins_over_the_tables(custom: NamedResources) -> None:
-    """So that a cluster has its own idea of a small GPU."""
+    """A cluster can have its own idea of a small GPU."""
     assert custom["big"] == Resource(64, 8, 1024, tags={"torchx/named_resources.name": "big"})
     assert custom["gpu.small"].gpu == 8
     assert custom["gpu.medium"].gpu == 2

@@ -11,7 +11,7 @@ from torchx_core.supervisor.signals import exit_of, signal_name, signal_number
 
 @pytest.mark.parametrize("number", range(1, 65))
 def test_every_signal_has_a_name_that_can_be_read_back(number: int) -> None:
-    """Also a real-time signal, and the two that the C library keeps for itself."""
+    """Real-time signals have one too, and the two that the C library keeps for itself."""
     assert signal_number(signal_name(number)) == number
 
 

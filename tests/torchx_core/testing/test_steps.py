@@ -46,7 +46,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 
 @given(STEPS)
 def test_every_step_is_a_word_that_can_be_read_back(step: Step) -> None:
-    """So that a command line can hold any program."""
+    """A command line can hold any program."""
     assert read_step(str(step)) == step
 
 

@@ -38,7 +38,7 @@ def test_a_condition_that_fails_is_a_failure() -> None:
 
 
 def test_a_clock_moves_only_when_it_is_moved() -> None:
-    """And everybody who watches is told."""
+    """Everybody who watches the clock is told."""
     clock = FakeClock(10.0)
     seen: list[float] = []
     clock.watch(lambda: seen.append(clock()))

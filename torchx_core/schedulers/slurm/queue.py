@@ -41,7 +41,7 @@ class Snapshot:
 
     @property
     def asked_time(self) -> float:
-        """The same, in seconds since the epoch."""
+        """When Slurm was asked, in seconds since the epoch."""
         return time.time() - (time.monotonic() - self.asked_at)
 
 

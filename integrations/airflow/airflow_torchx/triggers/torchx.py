@@ -39,7 +39,7 @@ KEEP_KILLING_S = 600.0
 _ALL_LINES = Pace(4000.0, 8000.0)
 """All triggers of a triggerer share its loop, and the pipe through which Airflow reads their logs."""
 _ALL_STANDSTILLS = Pace(0.1, 0.5)
-"""That pipe is full when Airflow's database is slow; then whoever writes to it stops them all."""
+"""The triggers' pipe is full when Airflow's database is slow: whoever writes to it then stops them all."""
 _ALL_NOTES = Pace(10.0, 20.0)
 """They also share the pipe for what they ask: Airflow answers one after the other, some tens a second."""
 

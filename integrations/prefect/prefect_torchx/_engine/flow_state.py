@@ -25,7 +25,7 @@ __all__ = ["FlowRunWatch", "watches"]
 LOOK_EVERY_S = 1.0
 """How often the server is asked; once for all calls of a process in one flow run."""
 LOOK_AGAIN_S = 10.0
-"""The same, after the server did not answer."""
+"""How soon the server is asked again when it did not answer."""
 
 logger = logging.getLogger(__name__)
 

@@ -54,7 +54,7 @@ def test_stamps_of_whole_seconds_are_made_as_long_as_the_others(texts: list[byte
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), cuts)
 def test_chunks_are_put_together_from_any_pieces(chunks: list[bytes], sizes: list[int]) -> None:
-    """And the end is known by the empty chunk, not a byte earlier."""
+    """The empty chunk, and not a byte before it, is the end."""
     sent = b"".join(b"%x;x=y\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n"
     body = Body({"transfer-encoding": "chunked"})
     *before, last = pieces(sent, sizes)
@@ -99,7 +99,7 @@ def test_what_is_no_chunk_is_refused(data: bytes) -> None:
     ],
 )
 def test_what_is_no_frame_is_refused(data: bytes, message: str) -> None:
-    """And what the engine says about a log that it cannot read is told."""
+    """The error repeats what the engine says about a log that it cannot read."""
     with pytest.raises(BadFrame, match=message):
         Frames().take(data)
 

@@ -57,7 +57,7 @@ def test_lines_come_out_as_they_were_printed(printed: list[str], end: bytes) -> 
 
 
 def test_a_line_of_many_records_is_one_line() -> None:
-    """Also where a record ends within a character."""
+    """A record may end within a character."""
     line = ("x" * (RECORD - 1) + "é" + "y" * RECORD * 2).encode()
     assert told(read(_cut(line + b"\n"))[0]) == [(0, line, True)]
 

@@ -198,7 +198,7 @@ def test_each_line_arrives_once(
 
 @pytest.mark.parametrize("leave_after", [1, 1000])
 def test_a_cut_at_every_byte(log_engine: LogEngine, leave_after: int) -> None:
-    """Also within a frame's header, a time or a marker; once in the stream and once in what is read again."""
+    """A frame's header, a time or a marker may be cut, in the stream and in what is read again."""
     log = Log()
     log.begin(0)
     for i in range(4):

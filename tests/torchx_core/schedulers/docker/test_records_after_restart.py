@@ -180,7 +180,7 @@ def test_a_record_without_labels_is_written_beside(
 
 
 def test_what_has_no_labels_can_be_deleted(client: docker.DockerClient, runner: Runner) -> None:
-    """Also when a container holds it, which is when a submit says what is wrong and what to do."""
+    """A submit says what to do about one that a container holds."""
     labels = of_replica("tests", "one", "worker", 0, 0)
     client.containers.create(PYTHON_IMAGE, "true", volumes=[f"{NAME}:/x"], labels=labels)
     with pytest.raises(CorruptRecordError, match=f"volume {NAME}.*delete the app"):

@@ -156,7 +156,7 @@ def test_the_description_is_masked(runner: Runner) -> None:
 
 
 def test_another_secret_is_another_request(runner: Runner) -> None:
-    """The same secret attaches; another is a conflict that names the variable and neither value."""
+    """An equal secret attaches; another is a conflict that names the variable and neither value."""
     handle = runner.run(app_of("sleep 100"), "local_docker", CFG, app_id="one")
     assert runner.run(app_of("sleep 100"), "local_docker", CFG, app_id="one") == handle
     with pytest.raises(AppIdConflictError, match="OWN_TOKEN") as caught:

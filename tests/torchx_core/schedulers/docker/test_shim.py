@@ -295,7 +295,7 @@ def test_what_does_not_end_is_killed(play: Play) -> None:
 
 
 def test_another_replicas_failure_ends_it(play: Play) -> None:
-    """And it is not started any more."""
+    """It is not started again."""
     replica = play("echo up; while :; do sleep 0.1; done", watches_others=True, engine_retries=1)
     replica.container.start()
     replica.wait_for("up")

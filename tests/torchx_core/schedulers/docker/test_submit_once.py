@@ -97,7 +97,7 @@ def _env() -> dict[str, str]:
 
 
 def test_eight_at_once_are_one_app(engine: DockerEngine, client: docker.DockerClient, runner: Runner) -> None:
-    """Also with a network to create: one of each thing, and each program runs once."""
+    """There is one network, one of each thing, and each program runs once."""
     two = app(Print("once"), num_replicas=2)
 
     def run(_number: int) -> str:
@@ -373,7 +373,7 @@ def test_deleting_leaves_nothing(client: docker.DockerClient, runner: Runner) ->
 
 
 def test_pruning_deletes_what_has_ended(client: docker.DockerClient, runner: Runner) -> None:
-    """And records that were written while their app was deleted."""
+    """Records that were written while their app was deleted go as well."""
     handle = runner.run(app(Print("x")), "local_docker")
     end(runner, handle)
     orphan = {"torchx-core.app": "gone", "torchx-core.session": SESSION, "torchx-core.kind": "stop"}

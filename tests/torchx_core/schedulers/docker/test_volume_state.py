@@ -59,7 +59,7 @@ def test_why_it_is_over(text: bytes, over: Over | None) -> None:
 
 
 def test_error_files_are_kept_if_they_are_json() -> None:
-    """And no longer than a status can carry."""
+    """An error file is kept no longer than a status can carry."""
     files = {
         "error.0.0": b'{"message": "x"}',
         "error.0.1": b"not json",

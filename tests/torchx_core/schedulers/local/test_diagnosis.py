@@ -35,7 +35,7 @@ def own_control_groups() -> list[str]:
 
 
 def test_looking_leaves_nothing_behind(state_dir: Path) -> None:
-    """Neither the state directory, which the first app makes, nor a control group."""
+    """No control group is left, and no state directory, which the first app makes."""
     assert found(state_dir)["state directory"].text == f"{state_dir}, made by the first app"
     assert not state_dir.exists()
     assert list(state_dir.parent.iterdir()) == []
@@ -66,7 +66,7 @@ def test_a_low_limit_is_a_warning(ulimit: str, subject: str, text: str, state_di
 
 
 def test_gpus_are_listed(state_dir: Path) -> None:
-    """Or absent, which is no fault."""
+    """A host without GPUs has no fault: they are absent."""
     assert found(state_dir, ("0", "1"))["GPUs"].text == "2: 0, 1"
     assert found(state_dir, ())["GPUs"].verdict is Verdict.ABSENT
 
@@ -78,6 +78,6 @@ def test_every_bad_finding_says_what_to_do(state_dir: Path) -> None:
 
 
 def test_a_scheduler_without_a_diagnosis_is_asked_for_its_apps() -> None:
-    """So that each shows whether it answers."""
+    """The finding shows whether its backend answers."""
     findings = FakeScheduler(FakeHost(), "s").diagnose()
     assert findings == [Finding(subject="backend", verdict=Verdict.OK, text="answers; 0 apps in session s")]

@@ -236,7 +236,7 @@ def test_an_unwritable_log_dir(runner: Runner, tmp_path: Path) -> None:
 
 
 def test_an_unwritable_state_dir(tmp_path: Path) -> None:
-    """So is a state directory."""
+    """A submit fails, and says that the directory cannot be written."""
     (tmp_path / "file").write_text("")
     runner = get_runner("s", state_dir=str(tmp_path / "file" / "x"))
     with pytest.raises(SchedulerError, match="cannot write to the state directory"):

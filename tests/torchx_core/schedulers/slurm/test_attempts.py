@@ -125,7 +125,7 @@ def test_two_roles_that_start_again_in_the_same_moment(runner: Runner, tmp_path:
 
 
 def test_a_requeue_tells_every_process_once(runner: Runner, cluster: SlurmCluster) -> None:
-    """Also one in a session of its own, as Slurm signals each process of a job; we add nothing to that."""
+    """Slurm signals each process of a job, whatever its session; we add nothing to that."""
     role = shell_role("", replicas=2)
     role.entrypoint, role.args = sys.executable, ["-c", COUNTS_SIGNALS]
     handle = runner.run(AppDef("app", [role]), "slurm")

@@ -38,7 +38,7 @@ def _scancelled(tmp_path: Path) -> str:
 def test_the_wish_is_written_before_slurm_is_asked(
     runner: Runner, program: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And whoever else wants to own the app is not kept waiting."""
+    """Whoever wants to own the app meanwhile is not kept waiting."""
     monkeypatch.setattr(cancelling, "PATIENCE_S", 600.0)
     runner.run(APP, "slurm", app_id="one")
     assert runner.take_over(ONE, "me", expected=None)

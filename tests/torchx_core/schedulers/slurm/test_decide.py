@@ -194,9 +194,7 @@ def test_an_app_that_was_stopped_before_it_had_a_job_is_over() -> None:
     ],
     ids=["as it ended", "long after"],
 )
-def test_a_request_that_comes_too_late_is_none(
-    files: Facts, after_s: float, expected: Decision
-) -> None:
+def test_a_request_that_comes_too_late_is_none(files: Facts, after_s: float, expected: Decision) -> None:
     """Whoever cancels does not ask Slurm first whether the job has ended by itself."""
     cancel_request = replace(CANCEL, time=NOW + after_s)
     ended = replace(job("TIMEOUT"), ended_at=NOW)

@@ -50,7 +50,7 @@ def write(folder: Path, run: int, line: str) -> None:
 def test_an_attempt_that_never_began_hides_nothing(
     follow: Callable[[str | None], SlurmFeed], tmp_path: Path
 ) -> None:
-    """Nor does one of a task that a later run had taken the place of: all others are told, each line once."""
+    """All other attempts are told, each line once; so it is with one of a task that a later run replaced."""
     for number, run, line in ((0, 0, "first"), (2, 1, "second"), (3, 0, "stale"), (4, 1, "third")):
         write(tmp_path / "log" / str(number), run, line)
     (tmp_path / "log" / "1").mkdir()

@@ -54,7 +54,7 @@ def test_what_is_left_out(tmp_path: Path, ignore: str, left_out: list[str]) -> N
 
 
 def test_what_changes_by_itself_is_left_out(tmp_path: Path) -> None:
-    """Or looking at the repository would make another image; an explicit line brings it back."""
+    """Looking at the repository would make another image otherwise; an explicit line brings it back."""
     tree(tmp_path, "a.py", ".git/index", "sub/.git/index", "sub/__pycache__/a.pyc")
     assert files(tmp_path, "") == ["a.py"]
     assert files(tmp_path, "!.git") == [".git/index", "a.py"]

@@ -118,7 +118,7 @@ def test_what_cannot_be_stored_changes_nothing(role: Role, overlay: object, mess
 
 
 def test_nothing_is_shared(role: Role) -> None:
-    """Neither with what was given nor with what is returned."""
+    """A change to what was given, or to what is returned, changes nothing that is stored."""
     overlay: dict[str, Any] = {"a": {"b": [1]}}
     set_overlay(role, "ns", "kind", overlay)
     overlay["a"]["b"].append(2)
@@ -128,7 +128,7 @@ def test_nothing_is_shared(role: Role) -> None:
 
 
 def test_the_marker_is_no_kind(role: Role) -> None:
-    """Neither to write nor to read."""
+    """It can be neither written nor read as one."""
     for call in (lambda: set_overlay(role, "ns", MARKER, {}), lambda: get_overlay(role, "ns", MARKER)):
         with pytest.raises(InvalidInputError, match="it marks namespaces"):
             call()

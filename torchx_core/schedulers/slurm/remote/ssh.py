@@ -97,7 +97,7 @@ class _Pipe(Protocol):
 
 
 class _Connection(Protocol):
-    """Likewise, of its connection."""
+    """The part of the library's connection that is used, with its types."""
 
     async def create_session(
         self, factory: Callable[[], _Session], command: str, *, encoding: None

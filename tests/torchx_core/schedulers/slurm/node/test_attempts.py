@@ -65,7 +65,7 @@ def test_a_claim_whose_answer_was_lost_is_a_claim(
 
 
 def test_what_a_later_run_of_the_job_made_is_not_mistaken_for_ours(attempts: Attempts) -> None:
-    """Nor the other way round, though a task that lags behind may claim a number in between."""
+    """A later run does not take ours for its own, though a task that lags may claim a number in between."""
     first, second = begin(attempts, BAD), begin(attempts, GOOD, run=1)
     lagging = begin(attempts)
     assert attempts.begun() == [first, second, lagging]

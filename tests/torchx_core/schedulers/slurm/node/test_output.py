@@ -16,7 +16,7 @@ from torchx_core.testing import wait_until
 
 
 def test_a_long_line_is_cut_between_letters(nodes: Nodes) -> None:
-    """So that each piece can be decoded by itself."""
+    """Each piece can be decoded by itself."""
     text = "x" + "é🙂" * 40_000
     nodes.prepare(f'exec {sys.executable} -c \'print("x" + "é🙂" * 40_000, end="")\'')
     assert nodes.start(0).wait(PATIENCE_S) == 0

@@ -132,7 +132,7 @@ def test_a_program_that_ends_before_its_task_is_told(nodes: Nodes, code: int) ->
 
 
 def test_a_program_that_comes_after_slurms_signal_is_told(nodes: Nodes) -> None:
-    """Or it would go on until it is killed, with no chance to save its work."""
+    """Untold it would go on until it is killed, with no chance to save its work."""
     nodes.prepare("echo up; exec sleep 600", cfg={"grace_s": 600})
     task = subprocess.run([sys.executable, "-c", TOLD_BEFORE, str(nodes.app_dir)], check=False, env=FIRST)
     assert task.returncode == 128 + signal.SIGTERM

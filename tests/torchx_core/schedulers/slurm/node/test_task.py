@@ -70,7 +70,7 @@ def test_a_superseded_task_ends_its_program(nodes: Nodes) -> None:
 def test_an_app_that_is_stopped_starts_nothing_again(
     nodes: Nodes, order: dict[str, object] | None, code: int
 ) -> None:
-    """Also if a replica fails, or is ordered to start again, before it has seen that."""
+    """A replica may fail, or be ordered to start again, before it has seen the stop."""
     stop = nodes.app_dir / "stop.json"
     nodes.prepare(f"echo up; until test -e {stop}; do :; done; exit 3", max_retries=1)
     task = nodes.start(0)

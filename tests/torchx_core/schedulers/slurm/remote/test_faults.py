@@ -220,7 +220,7 @@ def test_the_command_line_reaches_it(
 
 
 def test_nothing_is_left_on_the_login_node(runner: Runner, login_node: SshServer, tmp_path: Path) -> None:
-    """But the records of the apps; a job goes on without any agent."""
+    """Only the records of the apps stay there; a job goes on without any agent."""
     handle = runner.run(_app("echo up; exec sleep 600"), "slurm")
     next(batch for batch in runner.follow(handle) if any(batch.lines()))
     agents = login_node.agents()

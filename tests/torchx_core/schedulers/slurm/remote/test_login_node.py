@@ -43,7 +43,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 
 def test_a_password_is_not_repeated() -> None:
-    """Nor taken: keys are."""
+    """The error for an address with a password hides it, and asks for a key."""
     with pytest.raises(InvalidInputError, match=r"'ssh://alice@login'.*keys instead of a password") as caught:
         find_login_node("ssh://alice:secret@login", None, {})
     assert "secret" not in str(caught.value)

@@ -123,7 +123,7 @@ def test_no_such_host() -> None:
 
 
 def test_nobody_listens(lonely_node: SshServer) -> None:
-    """Likewise."""
+    """The error names the login node and is worth a retry: the node may come back."""
     lonely_node.stop()
     error = _failure(_scheduler())
     assert str(error).startswith("cannot reach login node login: ")
@@ -211,7 +211,7 @@ def test_a_fork_logs_in_by_itself(lonely_node: SshServer) -> None:
 
 
 def test_the_thread_ends_with_the_last_user(lonely_node: SshServer) -> None:
-    """And there is one, however many there are."""
+    """One thread serves all users, however many there are."""
     del lonely_node
     before = threads_now()
     first, second = _scheduler(), _scheduler()
