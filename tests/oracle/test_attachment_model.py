@@ -23,8 +23,9 @@ from choices import Choices, explore
 from modelled_apps import LEASE_S, Apps, Killed, Request
 
 from airflow_torchx import _attachment, _sight
+from airflow_torchx._persistence import Persistence
 from airflow_torchx._plan import OnKill, judge_kill, reason_of_worker
-from airflow_torchx._record import AirflowUnavailableError, Persistence, Record
+from airflow_torchx._record import AirflowUnavailableError, Record
 from airflow_torchx._sight import LOOK_AGAIN_S, OutOfSightError
 from airflow_torchx._tries import TaskTry
 from prefect_torchx import attachment as prefect_attachment

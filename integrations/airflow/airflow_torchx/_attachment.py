@@ -30,8 +30,9 @@ from typing import Protocol
 
 from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral
 from airflow_torchx._ownership import OvertakenError, sign, sign_off
+from airflow_torchx._persistence import TICK_S, Persistence
 from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
-from airflow_torchx._record import TICK_S, AirflowUnavailableError, Memory, Persistence, Record
+from airflow_torchx._record import AirflowUnavailableError, Memory, Record
 from airflow_torchx._sight import look_elsewhere, may_be_elsewhere, may_run_elsewhere, this_host, why_gone
 from airflow_torchx._tries import TaskTry, make_app_id
 from torchx_core.errors import (
