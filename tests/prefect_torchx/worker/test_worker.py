@@ -17,7 +17,7 @@ from prefect.states import Cancelled, Pending, Running
 from prefect_pool import Pool
 from prefect_worker import at_work, handle_of, running_app, set_state, until
 
-from prefect_torchx._engine.server import configuration_of
+from prefect_torchx._engine.job_configuration import configuration_of
 from prefect_torchx.worker import TorchXJobConfiguration, monitor, submission
 from prefect_torchx.worker.dispatch import app_id
 from torchx_core.runner import Runner

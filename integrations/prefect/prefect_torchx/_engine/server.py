@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -17,18 +17,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 
 from prefect_torchx.own import Shared
 
-if TYPE_CHECKING:
-    from prefect.client.schemas.objects import FlowRun
-    from prefect.workers.base import BaseJobConfiguration, BaseWorker
-
-__all__ = [
-    "Client",
-    "ask_briefly",
-    "ask_patiently",
-    "client_of_process",
-    "configuration_of",
-    "kept_connection",
-]
+__all__ = ["Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection"]
 
 TIMEOUT_S = 2.0
 """After a SIGTERM everything must be done within a few seconds."""
@@ -37,7 +26,6 @@ SETTINGS_TRIES = 100
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 
 T = TypeVar("T")
-C = TypeVar("C", bound="BaseJobConfiguration")
 
 
 def ask_briefly(question: Callable[[SyncPrefectClient], T]) -> T:
@@ -158,22 +146,3 @@ def _fetch_token(client: SyncPrefectClient) -> None:
 
 def _set_timeout(request: httpx.Request) -> None:
     request.extensions["timeout"] = httpx.Timeout(_timeout_s.get()).as_dict()
-
-
-async def configuration_of(worker: BaseWorker[C, Any, Any], flow_run: FlowRun) -> C:
-    """Return the configuration that the worker would submit the flow run with.
-
-    Raises:
-        ObjectNotFound: Its deployment was deleted.
-    """
-    kind: Any = worker.job_configuration
-    if not hasattr(kind, "resolve_for_flow_run"):  # Prefect 3.6
-        older: Any = worker
-        return await older._get_configuration(flow_run)  # type: ignore[no-any-return]  # noqa: SLF001
-    return await kind.resolve_for_flow_run(  # type: ignore[no-any-return]
-        flow_run,
-        client=worker.client,
-        work_pool=worker.work_pool,
-        worker_name=worker.name,
-        worker_id=worker.backend_id,
-    )

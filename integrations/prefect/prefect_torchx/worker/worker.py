@@ -34,7 +34,7 @@ from prefect.states import Cancelled, Crashed
 from prefect.workers.base import BaseWorker, BaseWorkerResult
 from typing_extensions import override
 
-from prefect_torchx._engine.server import configuration_of
+from prefect_torchx._engine.job_configuration import configuration_of
 from prefect_torchx.worker.apps import Apps, Show
 from prefect_torchx.worker.dispatch import Dispatch, Stage, is_app_of
 from prefect_torchx.worker.job import TorchXJobConfiguration, TorchXVariables
