@@ -16,13 +16,11 @@ def nothing(_trial: PrefectTrial) -> None:
 
 def _flow_killed(trial: PrefectTrial) -> None:
     """SIGKILL the flow's process at a random moment, some times, and have the flow run again."""
-    trial.may_repeat = True
     _end_and_begin_again(trial, signal.SIGKILL)
 
 
 def _flow_terminated(trial: PrefectTrial) -> None:
     """SIGTERM the flow's process at a random moment, some times, and have the flow run again."""
-    trial.may_repeat = True
     _end_and_begin_again(trial, signal.SIGTERM)
 
 
@@ -88,7 +86,6 @@ def _killed_and_cancelled(trial: PrefectTrial) -> None:
     trial.pause(2.0)
     trial.signal(signal.SIGKILL)
     trial.wait_for_end()
-    trial.may_repeat = True
     trial.has_rest = False  # of an app that ends before it is found again nobody shows the rest
     trial.begin_again()
     trial.starts(2)
@@ -123,7 +120,6 @@ def _api_away_and_killed(trial: PrefectTrial) -> None:
     trial.pause(3.0)
     trial.proxy.go_away()
     trial.pause(5.0)
-    trial.may_repeat = True
     if trial.is_over():
         trial.proxy.away = False
         return

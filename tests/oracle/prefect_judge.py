@@ -98,28 +98,23 @@ def judge_hosts(
     return found
 
 
-def judge_call(
-    seen: CallSeen, promises: Promises, *, starts: int, may_repeat: bool, has_rest: bool
-) -> list[Violation]:
+def judge_call(seen: CallSeen, promises: Promises, *, starts: int, has_rest: bool) -> list[Violation]:
     """Return every promise that was broken to one call.
 
     Args:
         seen: What it was shown.
         promises: What may be expected.
         starts: How often its flow run began.
-        may_repeat: The flow's process was killed: what was shown within its last second may come again.
         has_rest: Somebody was there to show the log to its end.
     """
     found = [*_judge_apps(seen, starts, promises_app=not promises.may_end)]
     ends = [*(app.submitted_at for app in seen.apps[1:]), float("inf")][: len(seen.apps)]
     since = 0.0
-    # What comes again has the time of its first coming: only the order of arrival tells the two apart.
-    everything = sorted(seen.records, key=lambda each: str(each["created"])) if may_repeat else seen.records
     for app, until in zip(seen.apps, ends, strict=True):
-        records = [each for each in everything if since <= _time(each) < until]
+        records = [each for each in seen.records if since <= _time(each) < until]
         since = until
         copies = shown_copies(app.copies)
-        chain = list(_Reader(copies, may_repeat=may_repeat).documents(records))
+        chain = list(_Reader(copies).documents(records))
         evidence = Evidence(alive=app.alive)
         if has_rest:
             evidence.chains["log"] = chain
@@ -209,13 +204,11 @@ def _as_shown(line: Said) -> Said:
 class _Reader:
     """Reads the records of one app."""
 
-    def __init__(self, copies: list[Copy], *, may_repeat: bool) -> None:
+    def __init__(self, copies: list[Copy]) -> None:
         """Know what may be shown."""
         self._copies = {copy.key: copy for copy in copies}
         self._left = {copy.key: Counter((line.stream, line.text) for line in copy.said) for copy in copies}
         self._attempts: dict[tuple[str, int], int] = {}
-        self._seen: set[tuple[object, ...]] = set()
-        self._may_repeat = may_repeat
 
     def documents(self, records: Iterable[Document]) -> Iterator[Document]:
         """Yield the events that the records tell of, the app's own at the end."""
@@ -224,9 +217,7 @@ class _Reader:
             if where is not None:
                 yield from self._take(*where, text)
             elif found := _APP.fullmatch(text):
-                state = {"type": "state", "state": found[1]}
-                if not (self._may_repeat and state in states):
-                    states.append(state)
+                states.append({"type": "state", "state": found[1]})
         yield from sorted(states, key=lambda state: state["state"] in TERMINAL)
 
     def _take(self, role: str, number: int, text: str) -> Iterator[Document]:
@@ -236,10 +227,6 @@ class _Reader:
             attempt = int(again or 1) - 1
             if state == "RUNNING":
                 self._attempts[role, number] = attempt
-            fact = (role, number, attempt, state)
-            if self._may_repeat and fact in self._seen:
-                return
-            self._seen.add(fact)
             exit_code = None if name else int(code or 0)
             yield {"type": "replica", **about, "attempt": attempt, "state": state, "signal": name,
                    "exit_code": exit_code}  # fmt: skip
@@ -260,18 +247,11 @@ class _Reader:
             left[stream, text] -= 1
         elif cut := [line.stream for line in self._said(key) if _is_cut(line, text)]:
             stream, is_piece = cut[0], True
-        elif self._may_repeat and self._is_known(role, number, text):
-            return
         yield {"type": "log", "role": role, "replica": number, "attempt": attempt, "stream": stream,
                "text": text, "eol": not is_piece}  # fmt: skip
 
     def _said(self, key: Key) -> list[Said]:
         return self._copies[key].said if key in self._copies else []
-
-    def _is_known(self, role: str, number: int, text: str) -> bool:
-        """Return whether an attempt of the replica has such a line, or, of a long one, such a beginning."""
-        own = [left for key, left in self._left.items() if key[:2] == (role, number)]
-        return any(known.startswith(text) for left in own for _, known in left)
 
 
 def _is_cut(line: Said, text: str) -> bool:
@@ -283,7 +263,7 @@ def _texts(records: Iterable[Document]) -> Iterator[tuple[tuple[str, int] | None
     """Yield the lines of the records, each with whose it is; pieces of a long line as one."""
     waiting: dict[tuple[str, int], str] = {}
     for record in records:
-        source = record["name"].partition(".torchx")[2].lstrip(".")
+        source = record["name"].partition(".torchx")[2].partition("@")[0].lstrip(".").removesuffix(".reports")
         if not source:
             yield None, record["message"]
             continue

@@ -97,7 +97,6 @@ class PrefectTrial:
         """The flow run's processes, in the order of their starts."""
         self._channel: Channel | None = None
         self.violations: list[Violation] = []
-        self.may_repeat = False
         self.has_rest = not self.fault.leaves
         """Somebody is there to show the log to its end."""
         self.ends_as: set[str] = set()
@@ -267,7 +266,6 @@ class PrefectTrial:
                 call,
                 self.promises,
                 starts=starts,
-                may_repeat=self.may_repeat,
                 has_rest=self.has_rest,
             )
         self._judge_records(records, names)

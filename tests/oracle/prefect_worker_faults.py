@@ -64,7 +64,6 @@ def _app_killed(trial: WorkerTrial) -> None:
     at_some_moment(trial)
     if trial.is_over():
         return
-    trial.may_repeat = True
     trial.hosts_may_end["FAILED"] = ("",)
     trial.kill_app(whole=trial.rng.random() < 0.5)
     trial.wait_for_end()
@@ -97,7 +96,6 @@ def _started_again(trial: WorkerTrial) -> None:
     at_some_moment(trial)
     if trial.is_over():
         return
-    trial.may_repeat = True
     trial.hosts_may_end["CANCELLED"] = (STARTED_AGAIN,)
     trial.begin_again()
 

@@ -19,7 +19,7 @@ SHOWN = [LINES[0], LINES[1], "2%"]
 
 
 def _record(text: str, *, at: int, source: str = "r0.0") -> dict[str, Any]:
-    name = f"prefect.task_runs.torchx.{source}".removesuffix(".")
+    name = f"prefect.task_runs.torchx.{source}".removesuffix(".") + "@app-1"
     time = f"2026-01-01T00:00:{at:02}.000000Z"
     return {"name": name, "message": text, "timestamp": time, "created": time}
 
@@ -37,9 +37,9 @@ def _call(records: list[dict[str, Any]]) -> CallSeen:
     return CallSeen(number=0, apps=[app], records=records, outcomes=[])
 
 
-def _names(records: list[dict[str, Any]], *, may_repeat: bool = False, has_rest: bool = True) -> set[str]:
+def _names(records: list[dict[str, Any]], *, has_rest: bool = True) -> set[str]:
     promises = Promises(exact=True, reports=False)
-    found = judge_call(_call(records), promises, starts=1, may_repeat=may_repeat, has_rest=has_rest)
+    found = judge_call(_call(records), promises, starts=1, has_rest=has_rest)
     return {violation.name for violation in found}
 
 
@@ -69,12 +69,6 @@ def test_a_long_line_is_put_together_from_its_pieces() -> None:
     assert _names(_log(SHOWN[0][:20], f"…{SHOWN[0][20:]}", *SHOWN[1:])) == set()
 
 
-def test_what_comes_again_after_a_kill_is_excused_and_nothing_else() -> None:
-    """The process that was killed had delivered it within its last second."""
-    assert _names(_log(SHOWN[0], *SHOWN), may_repeat=True) == set()
-    assert _names(_log(SHOWN[0], SHOWN[0]), may_repeat=True) == {"lost-line"}
-
-
 def test_the_end_of_the_log_may_be_missing_where_nobody_follows() -> None:
     """What is there must be right all the same."""
     assert _names(_log()[:1], has_rest=False) == set()
@@ -86,7 +80,7 @@ def test_a_second_app_needs_a_failure_and_a_second_start() -> None:
     call = _call(_log(*SHOWN))
     other = AppSeen(app_id="b", copies=[], status=None, alive=[], submitted_at=1e12)
     call.apps.append(other)
-    found = judge_call(call, Promises(), starts=1, may_repeat=False, has_rest=True)
+    found = judge_call(call, Promises(), starts=1, has_rest=True)
     assert [v.name for v in found].count("app-twice") == 2
 
 

@@ -18,7 +18,7 @@ from prefect_runs import FlowRun
 
 from prefect_torchx.page import RunPage
 from prefect_torchx.pictures import run_ids
-from prefect_torchx.position import Position
+from prefect_torchx.position import Position, Shown
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,
@@ -81,9 +81,9 @@ def test_each_replica_has_a_logger_with_its_lines_at_their_times_and_levels() ->
         if ".torchx" in record.name
     ]
     assert shown == [
-        (f"prefect.flow_runs.torchx.{ROLE}.1", f"[{ROLE}/1] one", "INFO", 5.5),
-        (f"prefect.flow_runs.torchx.{ROLE}.0", f"[{ROLE}/0] DEBUG three", "INFO", 5.5),
-        (f"prefect.flow_runs.torchx.{ROLE}.1", f"[{ROLE}/1] ERROR two", "ERROR", 5.5),
+        (f"prefect.flow_runs.torchx.{ROLE}.1@train-1", f"[{ROLE}/1] one", "INFO", 5.5),
+        (f"prefect.flow_runs.torchx.{ROLE}.0@train-1", f"[{ROLE}/0] DEBUG three", "INFO", 5.5),
+        (f"prefect.flow_runs.torchx.{ROLE}.1@train-1", f"[{ROLE}/1] ERROR two", "ERROR", 5.5),
     ]
 
 
@@ -99,7 +99,7 @@ def test_the_records_of_a_task_are_its_own() -> None:
 
     run = in_a_flow(lambda: job.submit().result())
     [record] = [record for record in run.records() if ".torchx" in record.name]
-    assert (str(record.task_run_id), record.name) == (ids[0], f"prefect.task_runs.torchx.{ROLE}.0")
+    assert (str(record.task_run_id), record.name) == (ids[0], f"prefect.task_runs.torchx.{ROLE}.0@train-1")
 
 
 @pytest.mark.usefixtures("prefect_api")
@@ -107,7 +107,7 @@ def test_what_has_arrived_is_told() -> None:
     """Not before it has, and at the end all of it: from there another process goes on."""
     told: list[Position] = []
     in_a_flow(lambda: _show(_lines("one"), _lines("two"), keeper=Keeper(told)))
-    assert told[-1] == Position(cursor="1", shown_bytes=8)
+    assert told[-1] == Position(cursor="1", shown_bytes=8, times={f"{ROLE}.0": 5.5})
 
 
 @pytest.mark.usefixtures("prefect_api")
@@ -127,7 +127,7 @@ def test_the_end_waits_until_the_position_is_kept(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("prefect_torchx.log_shipper.RETRY_S", 0.05)
     told: list[Position] = []
     _show(_lines("one"), keeper=Keeper(told, lambda: len(told) == 3))
-    assert told == [Position(cursor="0", shown_bytes=4)] * 3
+    assert told == [Position(cursor="0", shown_bytes=4, times={f"{ROLE}.0": 5.5})] * 3
 
 
 def test_a_position_that_was_not_kept_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,23 @@ def test_a_position_that_was_not_kept_is_told_again(monkeypatch: pytest.MonkeyPa
     page.flush()
     wait_until(lambda: len(told) >= 3, timeout_s=240)
     page.close(DONE)
-    assert told == [Position(cursor="0", shown_bytes=4)] * 3
+    assert told == [Position(cursor="0", shown_bytes=4, times={f"{ROLE}.0": 5.5})] * 3
+
+
+def test_no_position_is_saved_between_lines_that_the_log_has() -> None:
+    """Of what is behind it nobody could tell how much is there: a second kill would make lines come twice."""
+    told: list[Position] = []
+    page = RunPage(APP, keeper=Keeper(told))
+    has = Shown(6.0, (f"[{ROLE}/0] one", f"[{ROLE}/0] two"))
+    page.submitted(HANDLE, Position(cursor="", shown_bytes=0, after={f"{ROLE}.0": has}))
+    for number, text in enumerate(("one", "two", "three")):
+        page.write(_lines(text))
+        page.mark(str(number))
+        page.flush()
+    page.close(DONE)
+    assert told[-1].cursor == "2"
+    assert "0" not in [position.cursor for position in told]
+    assert all(position.times[f"{ROLE}.0"] == pytest.approx(6.0) for position in told)
 
 
 @pytest.mark.usefixtures("prefect_api")
@@ -229,7 +245,7 @@ def test_outside_of_a_run_the_lines_go_to_a_logger_of_ours(caplog: pytest.LogCap
     told: list[Position] = []
     _show(_lines("one"), keeper=Keeper(told))
     assert [record.name for record in caplog.records] == [f"prefect_torchx.torchx.{ROLE}.0"]
-    assert told == [Position(cursor="0", shown_bytes=4)]
+    assert told == [Position(cursor="0", shown_bytes=4, times={f"{ROLE}.0": 5.5})]
 
 
 REPORTS: tuple[AppEvent, ...] = (

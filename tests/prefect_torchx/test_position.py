@@ -9,7 +9,7 @@ from prefect_torchx.position import Position
 
 def test_a_position_survives_json() -> None:
     """It is saved by one process and read by another."""
-    position = Position(cursor='{"v": 1}', shown_bytes=7)
+    position = Position(cursor='{"v": 1}', shown_bytes=7, times={"r.0": 5.5})
     assert Position.from_json(json.loads(json.dumps(position.to_json()))) == position
 
 

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import time
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 import pytest
 from prefect import get_client
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.actions import ArtifactCreate
+from prefect.client.schemas.actions import ArtifactCreate, LogCreate
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterTaskRunId
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect_runs import FlowRun
@@ -15,7 +18,8 @@ from prefect_torchx._engine import ledger, server
 from prefect_torchx._engine import position_store as server_position_store
 from prefect_torchx._engine.position_store import ServerPositionStore, apps_of_flow_run
 from prefect_torchx.own import Latest
-from prefect_torchx.position import Position
+from prefect_torchx.position import START, Position
+from prefect_torchx.records import MAX_TIMES
 from torchx_core.specs import AppHandle
 
 pytestmark = pytest.mark.engine
@@ -195,3 +199,79 @@ def test_outside_of_a_run_nothing_is_kept() -> None:
     position_store = ServerPositionStore("", "")
     _save(position_store, HANDLE, "1")
     assert position_store.open(HANDLE, fresh=False) is None
+
+
+def _log(run: UUID, *records: tuple[str, float, str]) -> None:
+    """Write records to the log of the flow run: source, time, message."""
+    with get_client(sync_client=True) as client:
+        client.create_logs(
+            [
+                LogCreate.model_validate(
+                    {
+                        "name": f"prefect.flow_runs.torchx.{source}".replace(".@", "@"),
+                        "level": 20,
+                        "message": message,
+                        "timestamp": datetime.fromtimestamp(time, UTC),
+                        "flow_run_id": run,
+                    }
+                )
+                for source, time, message in records
+            ]
+        )
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_it_finds_what_the_log_has_behind_the_position() -> None:
+    """Line by line, of each source what is later than its latest record then; of this app alone."""
+    run, now = uuid4(), time() + 5
+    store = ServerPositionStore(str(run), "")
+    store.open(HANDLE, fresh=True)
+    store.note(HANDLE, replace(_position("1"), times={"r.0": now}))
+    store.save(HANDLE)
+    _log(
+        run,
+        ("r.0@app-1", now + 2, "[r/0] c"),
+        ("r.0@app-1", now, "[r/0] before"),
+        ("r.0@app-1", now + 1, "[r/0] a\n[r/0] b"),
+        ("r.1@app-1", now - 1, "[r/1] x"),
+        ("@app-1", now - 2, "app is RUNNING"),
+        ("@app-1", now - 60, "app is RUNNING: another app of that name"),
+        ("r.0@app-12", now + 1, "another app"),
+        ("r.0", now + 1, "another app"),
+    )
+    position = ServerPositionStore(str(run), "").find(HANDLE)
+    assert position is not None
+    assert {source: shown.lines for source, shown in position.after.items()} == {
+        "r.0": ("[r/0] a", "[r/0] b", "[r/0] c"),
+        "r.1": ("[r/1] x",),
+        "": ("app is RUNNING",),
+    }
+    assert position.after["r.0"].time == pytest.approx(now + 2)
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_of_more_sources_than_are_saved_only_those_are_looked_for() -> None:
+    """What the log has of another may all have come before."""
+    run, now = uuid4(), time() + 5
+    store = ServerPositionStore(str(run), "")
+    store.open(HANDLE, fresh=True)
+    times = {f"r.{replica}": now for replica in range(MAX_TIMES)}
+    store.note(HANDLE, replace(_position("1"), times=times))
+    store.save(HANDLE)
+    _log(run, ("r.1@app-1", now + 1, "[r/1] a"), ("r.1000@app-1", now + 1, "[r/1000] a"))
+    position = ServerPositionStore(str(run), "").find(HANDLE)
+    assert position is not None
+    assert list(position.after) == ["r.1"]
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_a_log_without_a_position_is_read_from_where_the_app_began() -> None:
+    """Its process was killed before it saved one."""
+    run, now = uuid4(), time() + 5
+    ServerPositionStore(str(run), "").open(HANDLE, fresh=True)
+    assert ServerPositionStore(str(run), "").open(HANDLE, fresh=False) is None
+    _log(run, *(("r.0@app-1", now + number / 1000, f"[r/0] {number}") for number in range(450)))
+    position = ServerPositionStore(str(run), "").open(HANDLE, fresh=False)
+    assert position is not None
+    assert position == START
+    assert position.after["r.0"].lines == tuple(f"[r/0] {number}" for number in range(450))

@@ -2,12 +2,22 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from prefect_torchx.records import MAX_LEVELS, MAX_RECORD_BYTES, MAX_WAIT_S, Record, Records
+from prefect_torchx.position import START, Position, Shown
+from prefect_torchx.records import (
+    CATCH_UP_S,
+    MAX_LEVELS,
+    MAX_RECORD_BYTES,
+    MAX_TIMES,
+    MAX_WAIT_S,
+    Record,
+    Records,
+)
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,
@@ -181,3 +191,92 @@ def test_reports_are_shown_once_a_second() -> None:
     ]
     assert [line for line in lines if "progress" in line][-1] == "[r/1] progress 99%"
     assert len(lines) == 10
+
+
+def _go_on(shown: dict[str, Shown], *events: AppEvent) -> list[Record]:
+    """Return what is shown of events of which the log has some already."""
+    got: list[Record] = []
+    records = Records(got.append, str)
+    records.go_on(replace(START, after=shown))
+    for event in events:
+        records.write(event)
+    records.end()
+    return got
+
+
+def test_lines_that_the_log_has_are_left_out() -> None:
+    """Of each replica as many as are there, however they were cut into records; equal ones too."""
+    has = {"r.0": Shown(7.0, ("[r/0] a", "[r/0] a")), "r.1": Shown(8.0, ("[r/1] x",))}
+    got = _go_on(has, _lines("a", replica=0), _lines("x", "y"), _lines("a", "a", "b", replica=0))
+    assert [record.text for record in got] == ["[r/0] a\n[r/0] b", "[r/1] y"]
+
+
+def test_what_comes_after_them_is_later() -> None:
+    """Records of a replica never share a time, those of an earlier process included."""
+    [record] = _go_on({"r.1": Shown(8.0, ("[r/1] x",))}, _lines("x", "y", time=5.0))
+    assert record.time is not None
+    assert record.time > 8.0
+
+
+def test_from_the_first_difference_on_everything_is_shown() -> None:
+    """What is there was perhaps not written by this app: a line that comes twice is better than one lost."""
+    got = _go_on({"r.1": Shown(5.0, ("[r/1] a", "[r/1] b", "[r/1] c"))}, _lines("a", "other", "b", "c"))
+    assert [record.text for record in got] == ["[r/1] other\n[r/1] b\n[r/1] c"]
+
+
+def test_events_and_reports_that_the_log_has_are_left_out() -> None:
+    """Reports are shown by the clock, so of those any that is there; a line that reads like one is a line."""
+    has = {
+        "": Shown(5.0, ("app is RUNNING",)),
+        "r.1": Shown(5.0, ("[r/1] is RUNNING",)),
+        "r.1.reports": Shown(5.0, ("[r/1] progress 10%", "[r/1] progress 30%")),
+    }
+    got = _go_on(
+        has,
+        StateChanged(state=AppState.RUNNING, time=5.0),
+        ReplicaChanged(**OF, state=AppState.RUNNING),
+        Progress(**OF, fraction=0.3, message=""),
+        _lines("progress 30%"),
+    )
+    assert [(record.source, record.text) for record in got] == [("r.1", "[r/1] progress 30%")]
+
+
+def test_the_next_app_has_all_its_lines() -> None:
+    """What the log has is one app's; what was taken of that one is shown before the next."""
+    got: list[Record] = []
+    records = Records(got.append, str)
+    records.go_on(replace(START, after={"r.1": Shown(5.0, ("[r/1] a", "[r/1] b"))}))
+    records.write(_lines("a", "b", "c"))
+    records.go_on(None)
+    records.write(_lines("a"))
+    records.flush()
+    assert [record.text for record in got] == ["[r/1] c", "[r/1] a"]
+
+
+def test_it_is_known_when_each_source_wrote_last() -> None:
+    """Of as many as can be saved every second, the latest; of those before the place too."""
+    records = Records(lambda _: None, str)
+    records.go_on(Position(cursor="c", shown_bytes=0, times={"r.1": 4.0, "old.0": 3.0}))
+    records.write(_lines("a"))
+    records.flush()
+    assert records.times == {"r.1": 5.0, "old.0": 3.0}
+    for replica in range(MAX_TIMES):
+        records.write(_lines("a", replica=replica, time=6.0 + replica))
+    records.flush()
+    assert len(records.times) == MAX_TIMES
+    assert "old.0" not in records.times
+
+
+def test_it_catches_up_until_the_lines_have_come_that_the_log_has() -> None:
+    """Reports may never come again; nor may lines that are of something else: those have a minute to come."""
+    clock = FakeClock()
+    records = Records(lambda _: None, str, clock)
+    has = {"r.1": Shown(5.0, ("[r/1] a", "[r/1] b")), "r.1.reports": Shown(5.0, ("[r/1] progress 10%",))}
+    records.go_on(replace(START, after=has))
+    seen = []
+    for text in ("a", "b"):
+        records.write(_lines(text))
+        seen.append(records.catching_up)
+    records.go_on(replace(START, after=has))
+    clock.advance(CATCH_UP_S + 1)
+    assert [*seen, records.catching_up] == [True, False, False]

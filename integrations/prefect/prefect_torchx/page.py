@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from time import monotonic
 from typing import Final, final
 
@@ -12,7 +13,7 @@ from prefect_torchx.delivery import END, Delivery, Keeper, Mark, Notice
 from prefect_torchx.log_shipper import LogShipper, Sender
 from prefect_torchx.masking import make_mask, mask_status
 from prefect_torchx.pictures import Pictures
-from prefect_torchx.position import Position
+from prefect_torchx.position import Position, of_app
 from prefect_torchx.records import Record, Records
 from prefect_torchx.sink import Sink
 from torchx_core.errors import AppStatusError
@@ -40,7 +41,7 @@ class RunPage:
     `close` has been called, a thread of the process brings to Prefect's API what there is.
 
     What is true of the log when the process dies: what the keeper has saved last has arrived. Whoever
-    follows the app from there repeats what had arrived since, about a second of output, and loses nothing.
+    follows the app from there loses nothing, and leaves out what had arrived since, as the position tells.
     """
 
     def __init__(
@@ -92,6 +93,9 @@ class RunPage:
             handle: The app.
             position: How far an earlier try has shown it; None when it is shown from its start.
         """
+        self.flush()
+        self._marked = None
+        self._records.go_on(position)
         self._handle = handle
         if position:
             self._limit.shown_bytes = position.shown_bytes
@@ -214,11 +218,15 @@ class RunPage:
 
     def _deliver(self, record: Record, sender: Sender | None = None) -> None:
         for payload in self._sink.write(record):
+            if record.source is not None and self._handle:
+                payload["name"] += of_app(self._handle)
             size = payload.pop("__payload_size__", 0) or len(record.text)
             self._log_shipper.send(sender or self._delivery, payload, size)
 
     def _send_mark(self) -> None:
         """Tell the log shipper what has arrived when everything sent so far has."""
-        if self._marked is not None:
-            self._log_shipper.send(self._delivery, None, 0, self._marked)
+        if self._marked is not None and not self._records.catching_up:
+            handle, position = self._marked
+            mark = Mark(handle, replace(position, times=self._records.times))
+            self._log_shipper.send(self._delivery, None, 0, mark)
             self._marked = None

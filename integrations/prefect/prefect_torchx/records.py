@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -15,6 +16,7 @@ from time import monotonic
 from typing import NamedTuple, TypeAlias, final
 
 from prefect_torchx.masking import Mask
+from prefect_torchx.position import Position
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,
@@ -30,7 +32,7 @@ from torchx_core.schedulers.levels import by_level
 from torchx_core.schedulers.text import as_shown, describe, prefix
 from torchx_core.specs import AppState
 
-__all__ = ["Record", "Records"]
+__all__ = ["MAX_TIMES", "Record", "Records"]
 
 MAX_RECORD_BYTES = 20_000
 """As JSON. Prefect Cloud cuts records of more than 25,000 bytes, Prefect's own server those of 1,000,000."""
@@ -42,6 +44,12 @@ MAX_LEVELS = 8
 """How often the level may change within a record's worth of lines before they share the highest of them."""
 STEP_S = 2e-6
 """Prefect sorts by time, in microseconds: equal times of one replica are moved apart by this."""
+MAX_TIMES = 200
+"""Of how many sources, the latest ones, it is saved when their latest record was written."""
+CATCH_UP_S = 60.0
+"""How long lines that the log has may take to come again; what does not come is nothing of this app's."""
+REPORTS = ".reports"
+"""Ends the source of what is shown by the clock: progress and metrics, of which some are left out."""
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 _LOUD = {AppState.FAILED: logging.ERROR, AppState.CANCELLED: logging.WARNING}
@@ -54,8 +62,8 @@ class Record(NamedTuple):
     text: str
     time: float | None
     """Seconds since the epoch; None for now."""
-    source: str = ""
-    """``role.replica``; empty for what concerns the whole app."""
+    source: str | None = None
+    """``role.replica``; empty for what concerns the whole app, None for a message of our own."""
     lines: int = 1
 
 
@@ -92,6 +100,35 @@ class Records:
         self._sources: dict[str, _Waiting] = {}
         self._oldest = float("inf")
         self._reports = LatestReports(clock)
+        self._shown: dict[str, deque[str]] = {}
+        self._shown_until = 0.0
+
+    @property
+    def times(self) -> dict[str, float]:
+        """When the latest record of each source was written, of those that wrote last; see `MAX_TIMES`."""
+        written = [(source, waiting.last) for source, waiting in self._sources.items() if waiting.last]
+        return dict(sorted(written, key=lambda each: -each[1])[:MAX_TIMES])
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether lines are still to come that the log has: a place before them is not one to go on from."""
+        if self._shown and self._clock() > self._shown_until:
+            self._shown.clear()
+        return any(lines for source, lines in self._shown.items() if not source.endswith(REPORTS))
+
+    def go_on(self, position: Position | None) -> None:
+        """Turn to an app, at the place to which the log has shown it: deliver what was taken of another.
+
+        What the log has of what comes behind the place is left out, line by line, as long as it is the same.
+        In doubt all is shown: a line that comes twice is better than one that is lost.
+        """
+        self.flush()
+        times = dict(position.times) if position else {}
+        after = position.after if position else {}
+        times |= {source: shown.time for source, shown in after.items()}
+        self._sources = {source: _Waiting(last=time) for source, time in times.items()}
+        self._shown = {source: deque(shown.lines) for source, shown in after.items()}
+        self._shown_until = self._clock() + CATCH_UP_S
 
     def write(self, event: AppEvent) -> None:
         """Take an event."""
@@ -142,7 +179,9 @@ class Records:
 
     def _show(self, event: ReplicaChanged | Progress | Metric | Result | LogsLost, level: int) -> None:
         text = self._mask(f"{prefix(event)} {describe(event)}")
-        self._add(_source(event.role, event.replica), text, level, event.time)
+        source = _source(event.role, event.replica)
+        by_the_clock = isinstance(event, Progress | Metric)
+        self._add(f"{source}{REPORTS}" if by_the_clock else source, text, level, event.time)
 
     def _take_lines(self, run: LogLines) -> None:
         head, source = prefix(run), _source(run.role, run.replica)
@@ -155,6 +194,8 @@ class Records:
                     self._add(source, f"{head} …{piece}", _LEVELS[level], run.time)
 
     def _add(self, source: str, line: str, level: int, time: float) -> None:
+        if source in self._shown and self._is_shown(source, line):
+            return
         waiting = self._sources.setdefault(source, _Waiting())
         size = _json_bytes(line)
         if waiting.bytes + size > MAX_RECORD_BYTES:
@@ -164,6 +205,16 @@ class Records:
             self._oldest = min(self._oldest, self._clock())
         waiting.lines.append((level, line))
         waiting.bytes += size
+
+    def _is_shown(self, source: str, line: str) -> bool:
+        shown = self._shown[source]
+        if source.endswith(REPORTS):
+            return line in shown
+        if shown and shown[0] == line:
+            shown.popleft()
+            return True
+        del self._shown[source]
+        return False
 
     def _deliver_source(self, source: str, waiting: _Waiting) -> None:
         lines, time = waiting.lines, waiting.time

@@ -36,8 +36,7 @@ def show_rest(
 ) -> None:
     """Show the app's output from the saved position to its end, and save the position.
 
-    What the app's own process had still sent after it saved the position is shown again. Where secrets of the
-    app are unknown here, the log has nothing but the command that shows the whole log.
+    Where secrets of the app are unknown here, the log has nothing but the command that shows the whole log.
 
     Args:
         runner: Of the app's session.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, final
 from uuid import UUID
@@ -25,6 +26,7 @@ from prefect.client.schemas.objects import Artifact
 from prefect.client.schemas.sorting import ArtifactSort
 
 from prefect_torchx._engine.ledger import TYPE, VERSION, Entry, ask, is_ours, latest_entries, ledger_of
+from prefect_torchx._engine.shown import log_of, shown_after
 from prefect_torchx.position import START, Position
 from torchx_core.specs import AppHandle
 
@@ -74,16 +76,14 @@ class ServerPositionStore:
         if found is None:
             self._create(handle)
             return None
-        self._ids[handle] = found.id
-        return self._ledger.open(found.id, found.entry)
+        return self._open(handle, found)
 
     def find(self, handle: AppHandle) -> Position | None:
         """Return how far its log has got with an app that it has had; None when it has had no such app."""
         found = ask(partial(self._find, handle=handle), patiently=True) if self.run else None
         if found is None:
             return None
-        self._ids[handle] = found.id
-        return self._ledger.open(found.id, found.entry) or START
+        return self._open(handle, found) or START
 
     def note(self, handle: AppHandle, position: Position) -> None:
         """Remember how far it has got, for the next `save`."""
@@ -103,6 +103,22 @@ class ServerPositionStore:
             self._ledger.note(self._ids[handle], position)
         return self._ledger.save()
 
+    def _open(self, handle: AppHandle, found: _Found) -> Position | None:
+        """Return how far the log is, with what it has behind that; None when it has nothing of the app."""
+        self._ids[handle] = found.id
+        position = self._ledger.open(found.id, found.entry)
+        if position is not None and not position.times:  # an older release has saved it
+            return position
+        find = partial(
+            shown_after,
+            log=log_of(self.run, is_task=self._belongs_to is None),
+            handle=handle,
+            times=position.times if position else {},
+            noted_at=found.noted_at,
+        )
+        after = ask(find, patiently=True)
+        return replace(position or START, after=after) if after else position
+
     def _create(self, handle: AppHandle) -> bool:
         artifact = ArtifactCreate(
             type=TYPE,
@@ -121,7 +137,10 @@ class ServerPositionStore:
         found = _latest_first(client, only)
         # The latest: a try that died before it submitted has left one, too.
         app = next((artifact for artifact in found if is_ours(_KIND, artifact.data)), None)
-        return _Found(app.id, _entry(app, latest_entries(found))) if app else None
+        if app is None:
+            return None
+        noted_at = app.created.timestamp() if app.created else 0.0
+        return _Found(app.id, noted_at, _entry(app, latest_entries(found)))
 
     def _name(self, handle: AppHandle) -> UUID:
         """Return an id for this run's dealings with the app, by which the artifact is found at once."""
@@ -132,6 +151,8 @@ class _Found(NamedTuple):
     """An app that was written down."""
 
     id: UUID
+    noted_at: float
+    """In seconds since the epoch."""
     entry: Entry | None
 
 
