@@ -155,9 +155,11 @@ class SlurmCluster:
         """SIGKILL the node's daemon, its step daemons and their tasks, as if its power was cut."""
         tasks = self._processes(f"SLURMD_NODENAME={node}")
         steps = {_parent(task) for task in tasks} & self._processes()  # their daemons are not told the node
-        for victim in sorted({self._pid(f"slurmd.{node}"), *steps, *tasks} - {0}):
+        # Each before those whose end it would report; process ids do not tell, they begin anew now and then.
+        for victim in (self._pid(f"slurmd.{node}"), *steps, *tasks):
             with suppress(ProcessLookupError):
-                os.kill(victim, 9)
+                if victim:
+                    os.kill(victim, 9)
         self._pid_file(f"slurmd.{node}").unlink(missing_ok=True)
 
     def call(self, *command: str) -> str:

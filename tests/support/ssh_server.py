@@ -103,7 +103,7 @@ class SshServer:
 
     def agents(self) -> list[psutil.Process]:
         """Return what was started by those who are logged in."""
-        return [c for session in self.sessions() for c in session.children() if c.name() != "sshd"]
+        return [c for session in self.sessions() for c in session.children() if not _is_servers(c)]
 
     def kill_agents(self) -> None:
         """Kill what was started by those who are logged in, with all that it started."""
@@ -121,7 +121,7 @@ class SshServer:
 
     def _session_processes(self) -> list[psutil.Process]:
         sessions = self.sessions()
-        return [c for session in sessions for c in session.children() if c.name() == "sshd"] + sessions
+        return [c for session in sessions for c in session.children() if _is_servers(c)] + sessions
 
     def _write_client(self) -> None:
         self.clients.mkdir()
@@ -154,6 +154,11 @@ class SshServer:
         except (ConnectionRefusedError, TimeoutError):
             return False
         return True
+
+
+def _is_servers(process: psutil.Process) -> bool:
+    """Return whether it is one of the server's own: of OpenSSH 10 they are called ``sshd-session``."""
+    return process.name().startswith("sshd")
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:

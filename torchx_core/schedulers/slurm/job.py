@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 from torchx_core.specs.checks import is_list, is_map
 
@@ -13,18 +13,21 @@ __all__ = [
     "UNLISTED",
     "Job",
     "Row",
+    "both",
     "is_over",
     "is_waiting",
     "job_with",
-    "merged",
     "number",
     "parse_queue",
+    "read_rows",
     "rows",
     "state_of",
 ]
 
 UNLISTED: Final = "UNLISTED"
 """The state, in our own words, of a job that Slurm knows nothing of."""
+
+T = TypeVar("T")
 
 Row: TypeAlias = Mapping[str, object]
 """One job, or one component, in Slurm's JSON."""
@@ -52,23 +55,25 @@ def parse_queue(text: str) -> dict[str, Job]:
 
     Source: seen with 22.05; newer versions wrap numbers and give a list of states.
     """
-    return merged(text, _queued)
+    found: dict[str, Job] = {}
+    for job in read_rows(text, _queued):
+        before = found.get(job.job_id)
+        found[job.job_id] = job if before is None else both(before, job)
+    return found
 
 
-def merged(text: str, read: Callable[[Row], Job]) -> dict[str, Job]:
-    """Return the jobs of an answer by id; of a heterogeneous job all components have a say.
+def read_rows(text: str, read: Callable[[Row], T]) -> list[T]:
+    """Return what `read` makes of each job, or component of a job, of an answer.
 
     Raises:
         ValueError: It is no answer.
     """
-    found: dict[str, Job] = {}
+    found: list[T] = []
     for row in rows(text):
         try:
-            job = read(row)
+            found.append(read(row))
         except (ArithmeticError, AttributeError, LookupError, TypeError) as err:
             raise ValueError(f"no job: {row!r:.200}") from err
-        before = found.get(job.job_id)
-        found[job.job_id] = job if before is None else _both(before, job)
     return found
 
 
@@ -116,7 +121,7 @@ def _queued(row: Row) -> Job:
     )
 
 
-def _both(a: Job, b: Job) -> Job:
+def both(a: Job, b: Job) -> Job:
     """Return two components as one job: what still runs counts more, then what went wrong."""
     worse = max(
         a, b, key=lambda j: (not (is_waiting(j) or is_over(j)), is_waiting(j), j.state != "COMPLETED")

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.paths import name_of
+from torchx_core.schedulers.slurm.accounting import JobName
 from torchx_core.schedulers.slurm.decide import Decision, decide, is_new, may_be_listed_yet
 from torchx_core.schedulers.slurm.facts import Facts, last_result, read_facts
 from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, job_with
@@ -93,7 +94,7 @@ def _listed_since(record: AppRecord, facts: Facts, queue: JobQueue, asked_after:
         return None
     job = _listed(record, facts, snapshot)
     if job is not None and _is_forgotten(job):
-        return _ours(record, queue.accounting.poll(job.job_id))
+        return _ours(record, queue.accounting.poll(JobName(job.job_id, record.app_id)))
     return job
 
 
@@ -110,26 +111,27 @@ def ask_about_all(session_dir: str, queue: JobQueue) -> None:
     if jobs:
         with suppress(SchedulerError):
             snapshot = queue.ask(at_most_s_old=_FRESH_S)
-            old = [job_id for job_id, at in jobs.items() if not is_new(at, snapshot.asked_time)]
-            queue.accounting.ask([job_id for job_id in old if job_id not in snapshot.jobs])
+            old = [job for job, at in jobs.items() if not is_new(at, snapshot.asked_time)]
+            queue.accounting.ask([job for job in old if job.job_id not in snapshot.jobs])
 
 
-def _open_jobs(session_dir: str) -> Iterator[JobFile]:
-    """Yield the jobs of a session's apps that are not known to be over."""
+def _open_jobs(session_dir: str) -> Iterator[tuple[JobName, float]]:
+    """Yield the jobs of a session's apps that are not known to be over, and when they were submitted."""
     for name in names_in(session_dir):
         directory = os.path.join(session_dir, name)
         with suppress(DamagedFile, OSError):  # whoever looks at that app says so
             if not is_there(os.path.join(directory, FINAL)):
                 job = read_shaped(JobFile, os.path.join(directory, JOB))
                 if job is not None:
-                    yield job
+                    yield JobName(job.job_id, name_of(name)), job.time
 
 
 def _asked(record: AppRecord, facts: Facts, queue: JobQueue) -> Job | None:
     job = _listed(record, facts, queue.ask(at_most_s_old=_FRESH_S))
     if job is not None and _is_forgotten(job):
-        queue.accounting.ask([job.job_id])
-        return _ours(record, queue.accounting.poll(job.job_id))
+        name = JobName(job.job_id, record.app_id)
+        queue.accounting.ask([name])
+        return _ours(record, queue.accounting.poll(name))
     return job
 
 

@@ -72,6 +72,20 @@ def test_accounting_remembers_how_a_job_ended(runner: Runner, forgetful_cluster:
         assert status.roles[0].replicas[0].exit_code == code
 
 
+def test_the_last_run_of_a_requeued_job_counts(runner: Runner, forgetful_cluster: SlurmCluster) -> None:
+    """Accounting has a row for each run, and says of all but the last that the job waits again."""
+    handle = runner.run(shell_app(TO_THE_END), "slurm")
+    reaches(runner, handle)
+    number = job_of(runner, handle)
+    forgetful_cluster.call("scontrol", "requeue", number)
+    wait_until(lambda: "PENDING" in forgetful_cluster.call("squeue", "--noheader", "--format=%T"), 240)
+    forgetful_cluster.call("scancel", number)
+    wait_until(lambda: _is_forgotten(forgetful_cluster), 240)
+    status = status_of(runner, handle)
+    assert status.state is AppState.CANCELLED
+    assert status.msg == f"job {number} was cancelled in Slurm by root"
+
+
 def test_an_accounting_that_is_away_ends_nothing(runner: Runner, forgetful_cluster: SlurmCluster) -> None:
     """The app is not over before it is known how it ended; then its followers hear it."""
     handle = runner.run(shell_app(TO_THE_END), "slurm")

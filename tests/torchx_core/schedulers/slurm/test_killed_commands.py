@@ -13,7 +13,7 @@ from slurm_programs import listing
 from torchx_core.errors import SchedulerError, SubmitOutcomeUnknownError
 from torchx_core.runner import Runner
 from torchx_core.schedulers.slurm import create_scheduler
-from torchx_core.schedulers.slurm.accounting import Accounting
+from torchx_core.schedulers.slurm.accounting import Accounting, JobName
 from torchx_core.specs import AppDef, Role, make_app_handle
 
 APP = AppDef("app", [Role("w", "", entrypoint="true")])
@@ -55,6 +55,6 @@ def test_a_killed_sacct_has_not_said_that_there_is_no_accounting(program: Callab
     program("sacct", "kill -KILL $$")
     accounts = Accounting()
     with pytest.raises(SchedulerError, match=r"sacct: .*killed by SIGKILL") as caught:
-        accounts.ask(["7"])
+        accounts.ask([JobName("7", "a")])
     assert caught.value.retryable
-    assert accounts.poll("7") is None
+    assert accounts.poll(JobName("7", "a")) is None
