@@ -124,7 +124,7 @@ class SlurmCluster:
 
     def start_controller(self) -> None:
         """Start the controller, perhaps again: it goes on where it was."""
-        self._call("slurmctld")
+        self._start_controller()
 
     def stop_controller(self) -> None:
         """End the controller; jobs go on."""
@@ -135,7 +135,7 @@ class SlurmCluster:
         self.stop_controller()
         shutil.rmtree(self.root / "state")
         (self.root / "state").mkdir()
-        self._call("slurmctld", "-c")
+        self._start_controller("-c")
 
     def stop_accounting(self) -> None:
         """End slurmdbd; the controller keeps what it has to say until it is back."""
@@ -219,6 +219,10 @@ class SlurmCluster:
 
     def _pid_file(self, name: str) -> Path:
         return self.root / "run" / f"{name}.pid"
+
+    def _start_controller(self, *options: str) -> None:
+        self._call("slurmctld", *options)
+        wait_until(lambda: self.controller_runs, _START_S)  # that of 26.05 goes on before its pid file is there
 
     def _pid(self, name: str) -> int:
         with suppress(OSError, ValueError):
