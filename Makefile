@@ -94,7 +94,7 @@ test-engine-versions: $(NEWER_SUITES:%=.venv-debian-%/dev.stamp) ## test with Sl
 	@for suite in $(NEWER_SUITES); do \
 	  echo "Debian $$suite"; \
 	  tests/support/newer_debian.sh $$suite .venv-debian-$$suite/bin/python -m pytest -m "not torch and not deployment" \
-	    -W "ignore:It looks like .register_random:hypothesis.errors.HypothesisWarning" \
+	    -W ignore::hypothesis.errors.HypothesisWarning \
 	    $(ENGINE_VERSION_TESTS) $(PYTEST_ARGS) || exit 1; \
 	done
 

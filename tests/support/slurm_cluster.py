@@ -154,7 +154,7 @@ class SlurmCluster:
     def kill_node(self, node: str) -> None:
         """SIGKILL the node's daemon, its step daemons and their tasks, as if its power was cut."""
         tasks = self._processes(f"SLURMD_NODENAME={node}")
-        steps = {_parent(task) for task in tasks} & self._processes()  # their daemons are not told the node
+        steps = {parent for task in tasks if _is_step(parent := _parent(task))}  # they are not told the node
         # Each before those whose end it would report; process ids do not tell, they begin anew now and then.
         for victim in (self._pid(f"slurmd.{node}"), *steps, *tasks):
             with suppress(ProcessLookupError):
@@ -222,7 +222,9 @@ class SlurmCluster:
 
     def _start_controller(self, *options: str) -> None:
         self._call("slurmctld", *options)
-        wait_until(lambda: self.controller_runs, _START_S)  # that of 26.05 goes on before its pid file is there
+        wait_until(
+            lambda: self.controller_runs, _START_S
+        )  # that of 26.05 goes on before its pid file is there
 
     def _pid(self, name: str) -> int:
         with suppress(OSError, ValueError):
@@ -309,6 +311,13 @@ def _is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+def _is_step(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "slurmstepd"
+    except OSError:
+        return False
 
 
 def _parent(pid: int) -> int:

@@ -103,7 +103,7 @@ class SshServer:
 
     def agents(self) -> list[psutil.Process]:
         """Return what was started by those who are logged in."""
-        return [c for session in self.sessions() for c in session.children() if not _is_servers(c)]
+        return [c for process in self._session_processes() for c in process.children() if not _is_servers(c)]
 
     def kill_agents(self) -> None:
         """Kill what was started by those who are logged in, with all that it started."""
@@ -121,7 +121,8 @@ class SshServer:
 
     def _session_processes(self) -> list[psutil.Process]:
         sessions = self.sessions()
-        return [c for session in sessions for c in session.children() if _is_servers(c)] + sessions
+        children = [c for session in sessions for c in session.children(recursive=True)]
+        return [c for c in children if _is_servers(c)] + sessions
 
     def _write_client(self) -> None:
         self.clients.mkdir()

@@ -134,11 +134,11 @@ def _common(app_id: str, app_dir: str, comment: str, cfg: Mapping[str, CfgVal]) 
 
 
 def _pattern(path: str) -> str:
-    """Return what stands for the path among sbatch's options, where ``%`` and a backslash mean something.
+    """Return what stands for the path among sbatch's options, where ``%`` means something.
 
-    Where there is a backslash, ``%`` means nothing (seen with 22.05).
+    A backslash cannot be told to every Slurm: 22.05 and 24.11 want it doubled, 26.05 drops it (seen).
     """
-    return path.replace("\\", "\\\\") if "\\" in path else path.replace("%", "%%")
+    return os.devnull if "\\" in path else path.replace("%", "%%")
 
 
 def _component(role: Role, cfg: Mapping[str, CfgVal]) -> list[str]:
@@ -164,7 +164,9 @@ def _per_node(role: Role, cfg: Mapping[str, CfgVal]) -> int:
 
 def _script(app_dir: str, cfg: Mapping[str, CfgVal]) -> str:
     lead = shlex.join([*_python(cfg), os.path.join(app_dir, SHIM), "lead", app_dir])
-    return f"#!/bin/sh\nexec {lead}\n"
+    log = os.path.join(app_dir, SLURM_LOG)
+    own_log = f" >>{shlex.quote(log)} 2>&1" if _pattern(log) == os.devnull else ""
+    return f"#!/bin/sh\nexec {lead}{own_log}\n"
 
 
 def _python(cfg: Mapping[str, CfgVal]) -> list[str]:

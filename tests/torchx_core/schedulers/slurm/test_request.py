@@ -29,15 +29,20 @@ def _role(name: str = "w", **fields: object) -> Role:
     return Role(name, image="", entrypoint="echo", **fields)  # type: ignore[arg-type]  # the keys vary
 
 
-@pytest.mark.parametrize(
-    ("directory", "expected"),
-    [("a%j", "a%%j"), ("a\\b", "a\\\\b"), ("a\\b%j", "a\\\\b%j")],
-)
-def test_where_slurm_writes(directory: str, expected: str, tmp_path: Path) -> None:
-    """Whatever the state directory is called: where there is a backslash, sbatch leaves ``%`` alone."""
-    scheduler = SlurmScheduler("slurm", "s", state_dir=str(tmp_path / directory))
-    words = _request(scheduler, AppDef("a", [_role()])).sbatch
-    assert f"--output={tmp_path}/{expected}/slurm/s/id/slurm.log" in words
+def test_where_slurm_writes(tmp_path: Path) -> None:
+    """Whatever the state directory is called: sbatch replaces what begins with ``%``."""
+    scheduler = SlurmScheduler("slurm", "s", state_dir=str(tmp_path / "a%j"))
+    request = _request(scheduler, AppDef("a", [_role()]))
+    assert f"--output={tmp_path}/a%%j/slurm/s/id/slurm.log" in request.sbatch
+    assert ">>" not in request.script
+
+
+def test_the_job_itself_writes_where_slurm_cannot(tmp_path: Path) -> None:
+    r"""Slurms have different ways to say a backslash, as there is in the home of ``DOMAIN\user``."""
+    scheduler = SlurmScheduler("slurm", "s", state_dir=str(tmp_path / "a\\b%j"))
+    request = _request(scheduler, AppDef("a", [_role()]))
+    assert "--output=/dev/null" in request.sbatch
+    assert request.script.endswith(f" >>'{tmp_path}/a\\b%j/slurm/s/id/slurm.log' 2>&1\n")
 
 
 def test_each_role_is_a_component(scheduler: SlurmScheduler) -> None:
