@@ -16,7 +16,7 @@ from typing import Any
 from judge import TERMINAL, Evidence, Promises, Violation, judge, judge_lines
 from truth import Copy, Key, Said
 
-__all__ = ["AppSeen", "CallSeen", "HostSeen", "judge_call", "judge_hosts", "shown_copies"]
+__all__ = ["AppSeen", "CallSeen", "HostSeen", "judge_call", "judge_hosts", "shown_copies", "source_of"]
 
 Document = dict[str, Any]
 _PREFIXED = re.compile(r"\[(\w+)/(\d+)\] (.*)", re.DOTALL)
@@ -259,11 +259,17 @@ def _is_cut(line: Said, text: str) -> bool:
     return not line.sure and line.text != text and line.text.startswith(text)
 
 
+def source_of(record: Document) -> str:
+    """Return the replica that the record is of, such as ``head0.0``; nothing when it is of none."""
+    _, _, name = str(record["name"]).partition(".torchx")
+    return name.partition("@")[0].removeprefix(".").removesuffix(".reports")
+
+
 def _texts(records: Iterable[Document]) -> Iterator[tuple[tuple[str, int] | None, str]]:
     """Yield the lines of the records, each with whose it is; pieces of a long line as one."""
     waiting: dict[tuple[str, int], str] = {}
     for record in records:
-        source = record["name"].partition(".torchx")[2].partition("@")[0].lstrip(".").removesuffix(".reports")
+        source = source_of(record)
         if not source:
             yield None, record["message"]
             continue

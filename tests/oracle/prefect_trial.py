@@ -18,7 +18,7 @@ from daemons import ends
 from engines import Judged
 from judge import Promises, Violation
 from prefect_api import PrefectApi
-from prefect_judge import AppSeen, CallSeen, judge_call
+from prefect_judge import AppSeen, CallSeen, judge_call, source_of
 from prefect_proxy import ApiProxy
 from prefect_runner import KILL_AFTER_S, Channel
 from scenarios import Bounds, Scenario, draw
@@ -310,7 +310,7 @@ class PrefectTrial:
     def _judge_records(self, records: list[dict[str, Any]], names: dict[str, str]) -> None:
         """Judge that a task run shows its own app's lines; what nobody followed, the flow run shows."""
         for record in records:
-            role = record["name"].partition(".torchx.")[2].rpartition(".")[0]
+            role = source_of(record).rpartition(".")[0]
             task = names.get(record["task_run_id"], "")
             if role and task and role.removeprefix("head").removeprefix("work") != task.removeprefix("call-"):
                 self.broken("wrong-task", f"{task} shows a line of {role}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -155,11 +156,11 @@ class SlurmCluster:
         """SIGKILL the node's daemon, its step daemons and their tasks, as if its power was cut."""
         tasks = self._processes(f"SLURMD_NODENAME={node}")
         steps = {parent for task in tasks if _is_step(parent := _parent(task))}  # they are not told the node
-        # Each before those whose end it would report; process ids do not tell, they begin anew now and then.
-        for victim in (self._pid(f"slurmd.{node}"), *steps, *tasks):
-            with suppress(ProcessLookupError):
-                if victim:
-                    os.kill(victim, 9)
+        victims = {self._pid(f"slurmd.{node}"), *steps, *tasks} - {0}
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: none reports another's end
+            for victim in victims:
+                with suppress(ProcessLookupError):
+                    os.kill(victim, number)
         self._pid_file(f"slurmd.{node}").unlink(missing_ok=True)
 
     def call(self, *command: str) -> str:
