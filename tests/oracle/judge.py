@@ -347,7 +347,9 @@ def _judge_retries(truth: Sequence[Copy], status: Document, promises: Promises) 
 def _fails_along(copy: Copy, truth: Sequence[Copy], promises: Promises) -> bool:
     """Return whether a peer's failure had this attempt start again anyway: it costs no try of its own."""
     return any(
-        copy.started <= peer.last <= copy.last and _share(peer, copy, promises)
+        peer.last <= copy.last
+        and (copy.started <= peer.last or copy.attempt == peer.attempt)  # they do not start in one moment
+        and _share(peer, copy, promises)
         for peer in truth
         if peer is not copy and _failed_by_itself(peer)
     )

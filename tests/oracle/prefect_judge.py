@@ -16,7 +16,16 @@ from typing import Any
 from judge import TERMINAL, Evidence, Promises, Violation, judge, judge_lines
 from truth import Copy, Key, Said
 
-__all__ = ["AppSeen", "CallSeen", "HostSeen", "judge_call", "judge_hosts", "shown_copies", "source_of"]
+__all__ = [
+    "AppSeen",
+    "CallSeen",
+    "HostSeen",
+    "app_of",
+    "judge_call",
+    "judge_hosts",
+    "shown_copies",
+    "source_of",
+]
 
 Document = dict[str, Any]
 _PREFIXED = re.compile(r"\[(\w+)/(\d+)\] (.*)", re.DOTALL)
@@ -262,7 +271,12 @@ def _is_cut(line: Said, text: str) -> bool:
 def source_of(record: Document) -> str:
     """Return the replica that the record is of, such as ``head0.0``; nothing when it is of none."""
     _, _, name = str(record["name"]).partition(".torchx")
-    return name.partition("@")[0].removeprefix(".").removesuffix(".reports")
+    return name.partition("@")[0].removeprefix(".").removesuffix(".reports").removesuffix(".results")
+
+
+def app_of(record: Document) -> str:
+    """Return the id of the app that the record is of; nothing for a message about one."""
+    return str(record["name"]).rpartition("@")[2].rpartition("/")[2] if "@" in record["name"] else ""
 
 
 def _texts(records: Iterable[Document]) -> Iterator[tuple[tuple[str, int] | None, str]]:

@@ -18,7 +18,7 @@ from daemons import ends
 from engines import Judged
 from judge import Promises, Violation
 from prefect_api import PrefectApi
-from prefect_judge import AppSeen, CallSeen, judge_call, source_of
+from prefect_judge import AppSeen, CallSeen, app_of, judge_call, source_of
 from prefect_proxy import ApiProxy
 from prefect_runner import KILL_AFTER_S, Channel
 from scenarios import Bounds, Scenario, draw
@@ -289,8 +289,12 @@ class PrefectTrial:
         return get_runner(SESSION, state_dir=str(self.root / "state"))
 
     def _call(self, call: int, records: list[dict[str, Any]], names: dict[str, str]) -> CallSeen:
-        own = [each for each in records if names.get(each["task_run_id"]) == f"call-{call}"]
         folders = [path for path in self._apps() if path.parent.name == str(call)]
+        # Of a flow that is killed at once Prefect may have a task run's records, and not the task run.
+        runs = ((each["task_run_id"], app_of(each)) for each in records)
+        of_task = {run: app for run, app in runs if run and app} | names
+        own_names = {f"call-{call}", *(path.name for path in folders)}
+        own = [each for each in records if of_task.get(each["task_run_id"]) in own_names]
         with self._runner() as runner:
             times = {each.app_id: each.submitted_at or 0.0 for each in runner.list("local_cwd")}
             apps = [

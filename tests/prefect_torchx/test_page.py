@@ -81,9 +81,9 @@ def test_each_replica_has_a_logger_with_its_lines_at_their_times_and_levels() ->
         if ".torchx" in record.name
     ]
     assert shown == [
-        (f"prefect.flow_runs.torchx.{ROLE}.1@train-1", f"[{ROLE}/1] one", "INFO", 5.5),
-        (f"prefect.flow_runs.torchx.{ROLE}.0@train-1", f"[{ROLE}/0] DEBUG three", "INFO", 5.5),
-        (f"prefect.flow_runs.torchx.{ROLE}.1@train-1", f"[{ROLE}/1] ERROR two", "ERROR", 5.5),
+        (f"prefect.flow_runs.torchx.{ROLE}.1@{HANDLE}", f"[{ROLE}/1] one", "INFO", 5.5),
+        (f"prefect.flow_runs.torchx.{ROLE}.0@{HANDLE}", f"[{ROLE}/0] DEBUG three", "INFO", 5.5),
+        (f"prefect.flow_runs.torchx.{ROLE}.1@{HANDLE}", f"[{ROLE}/1] ERROR two", "ERROR", 5.5),
     ]
 
 
@@ -99,7 +99,7 @@ def test_the_records_of_a_task_are_its_own() -> None:
 
     run = in_a_flow(lambda: job.submit().result())
     [record] = [record for record in run.records() if ".torchx" in record.name]
-    assert (str(record.task_run_id), record.name) == (ids[0], f"prefect.task_runs.torchx.{ROLE}.0@train-1")
+    assert (str(record.task_run_id), record.name) == (ids[0], f"prefect.task_runs.torchx.{ROLE}.0@{HANDLE}")
 
 
 @pytest.mark.usefixtures("prefect_api")

@@ -230,13 +230,14 @@ def test_it_finds_what_the_log_has_behind_the_position() -> None:
     store.save(HANDLE)
     _log(
         run,
-        ("r.0@app-1", now + 2, "[r/0] c"),
-        ("r.0@app-1", now, "[r/0] before"),
-        ("r.0@app-1", now + 1, "[r/0] a\n[r/0] b"),
-        ("r.1@app-1", now - 1, "[r/1] x"),
-        ("@app-1", now - 2, "app is RUNNING"),
-        ("@app-1", now - 60, "app is RUNNING: another app of that name"),
-        ("r.0@app-12", now + 1, "another app"),
+        (f"r.0@{HANDLE}", now + 2, "[r/0] c"),
+        (f"r.0@{HANDLE}", now, "[r/0] before"),
+        (f"r.0@{HANDLE}", now + 1, "[r/0] a\n[r/0] b"),
+        (f"r.1@{HANDLE}", now - 1, "[r/1] x"),
+        (f"@{HANDLE}", now - 2, "app is RUNNING"),
+        (f"@{HANDLE}", now - 60, "app is RUNNING: another app of that name"),
+        (f"r.0@{HANDLE}2", now + 1, "another app"),
+        ("r.0@slurm://torchx/app-1", now + 1, "another app"),
         ("r.0", now + 1, "another app"),
     )
     position = ServerPositionStore(str(run), "").find(HANDLE)
@@ -258,7 +259,7 @@ def test_of_more_sources_than_are_saved_only_those_are_looked_for() -> None:
     times = {f"r.{replica}": now for replica in range(MAX_TIMES)}
     store.note(HANDLE, replace(_position("1"), times=times))
     store.save(HANDLE)
-    _log(run, ("r.1@app-1", now + 1, "[r/1] a"), ("r.1000@app-1", now + 1, "[r/1000] a"))
+    _log(run, (f"r.1@{HANDLE}", now + 1, "[r/1] a"), (f"r.1000@{HANDLE}", now + 1, "[r/1000] a"))
     position = ServerPositionStore(str(run), "").find(HANDLE)
     assert position is not None
     assert list(position.after) == ["r.1"]
@@ -270,7 +271,7 @@ def test_a_log_without_a_position_is_read_from_where_the_app_began() -> None:
     run, now = uuid4(), time() + 5
     ServerPositionStore(str(run), "").open(HANDLE, fresh=True)
     assert ServerPositionStore(str(run), "").open(HANDLE, fresh=False) is None
-    _log(run, *(("r.0@app-1", now + number / 1000, f"[r/0] {number}") for number in range(450)))
+    _log(run, *((f"r.0@{HANDLE}", now + number / 1000, f"[r/0] {number}") for number in range(450)))
     position = ServerPositionStore(str(run), "").open(HANDLE, fresh=False)
     assert position is not None
     assert position == START

@@ -241,6 +241,30 @@ def test_events_and_reports_that_the_log_has_are_left_out() -> None:
     assert [(record.source, record.text) for record in got] == [("r.1", "[r/1] progress 30%")]
 
 
+def test_a_report_is_left_out_once() -> None:
+    """A metric that stays the same is reported again, and that report the log has not."""
+    clock = FakeClock()
+    got: list[Record] = []
+    records = Records(got.append, str, clock)
+    records.go_on(replace(START, after={"r.1.reports": Shown(5.0, ("[r/1] metric loss = 1",))}))
+    for _ in range(2):
+        records.write(Metric(**OF, name="loss", value=1.0, step=None))
+        clock.advance(1.1)
+    records.end()
+    assert [record.text for record in got] == ["[r/1] metric loss = 1"]
+
+
+def test_a_result_has_no_place_among_the_lines() -> None:
+    """Not every scheduler tells at once that there is one; a message may have several lines."""
+    has = {
+        "": Shown(5.0, ("app is CANCELLED: one", "two")),
+        "r.1": Shown(5.0, ("[r/1] a", "[r/1] b")),
+        "r.1.results": Shown(5.0, ("[r/1] result 1",)),
+    }
+    cancelled = StateChanged(state=AppState.CANCELLED, time=5.0, msg="one\ntwo")
+    assert _go_on(has, _lines("a"), Result(**OF, value=1), _lines("b"), cancelled) == []
+
+
 def test_the_next_app_has_all_its_lines() -> None:
     """What the log has is one app's; what was taken of that one is shown before the next."""
     got: list[Record] = []

@@ -283,6 +283,7 @@ class SlurmCluster:
                 "SlurmdParameters=config_overrides",
                 "ReturnToService=2",
                 "KillWait=3",
+                "TreeWidth=65533",  # no node is asked through another, which may be the one that is killed
                 "SlurmdTimeout=10",
                 "SlurmctldTimeout=10",
                 "MessageTimeout=10",

@@ -7,9 +7,10 @@ import copy
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import ClassVar, Generic, TypeVar, cast
 
-from torchx_core.errors import InvalidAppError, InvalidRunConfigException, TorchXError
+from torchx_core.errors import AppNotTerminalError, InvalidAppError, InvalidRunConfigException, TorchXError
 from torchx_core.schedulers.events import Batch
 from torchx_core.schedulers.pruning import surplus
 from torchx_core.schedulers.responses import (
@@ -267,9 +268,12 @@ class Scheduler(ABC, Generic[T]):
             max_bytes=max_bytes,
             now=time.time(),
         )
+        deleted: builtins.list[str] = []
         for app_id in doomed:
-            self.delete(app_id)
-        return doomed
+            with suppress(AppNotTerminalError):  # somebody has deleted it since, and submitted it again
+                self.delete(app_id)
+                deleted.append(app_id)
+        return deleted
 
     def size_bytes(self, app_id: str) -> int:  # noqa: ARG002  # a backend without files on disk
         """Return how much disk space the app's record and logs take."""

@@ -224,7 +224,6 @@ class Attachment:
         """Wait for the end of an app that its holder has given up."""
         self._page.say(f"waiting for the end of {handle}, which an earlier try has cancelled")
         self._runner.cancel(handle, reason="cancelled by an earlier try of this run", if_owner=owner)
-        yield from self._show_rest(handle)
         yield Follow(handle=handle, logs=False, take=lambda _: True)
         return self._status(handle)
 

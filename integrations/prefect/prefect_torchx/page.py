@@ -126,7 +126,7 @@ class RunPage:
 
     def tick(self) -> None:
         """Show what has waited long enough; call it several times a second."""
-        if self._records.tick():
+        if self._records.tick() or not self._records.waiting:
             self._send_mark()
 
     def flush(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from torchx_core.specs import AppHandle, parse_app_handle
+from torchx_core.specs import AppHandle
 
 __all__ = ["START", "Position", "Shown", "of_app"]
 
@@ -66,6 +66,6 @@ def of_app(handle: AppHandle) -> str:
 
     Example:
         >>> of_app("local_cwd://torchx/train-1")
-        '@train-1'
+        '@local_cwd://torchx/train-1'
     """
-    return f"@{parse_app_handle(handle).app_id}"
+    return f"@{handle}"

@@ -122,6 +122,7 @@ class Reading:
                 yield Follow(handle=self._handle, cursor=self._cursor, take=self._take)
             except InvalidCursorError as err:  # of an app that was deleted and submitted again elsewhere
                 logger.warning("showing the output of %s from its start: %s", self._handle, err)
+                self._page.submitted(self._handle)
                 self._cursor = None
                 continue
             if not self._stopped:

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 from time import monotonic
 from typing import NamedTuple, TypeAlias, final
 
@@ -50,6 +50,9 @@ CATCH_UP_S = 60.0
 """How long lines that the log has may take to come again; what does not come is nothing of this app's."""
 REPORTS = ".reports"
 """Ends the source of what is shown by the clock: progress and metrics, of which some are left out."""
+
+RESULTS = ".results"
+"""Ends the source of results: live, a scheduler may tell of one earlier among the lines than later on."""
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 _LOUD = {AppState.FAILED: logging.ERROR, AppState.CANCELLED: logging.WARNING}
@@ -108,6 +111,11 @@ class Records:
         """When the latest record of each source was written, of those that wrote last; see `MAX_TIMES`."""
         written = [(source, waiting.last) for source, waiting in self._sources.items() if waiting.last]
         return dict(sorted(written, key=lambda each: -each[1])[:MAX_TIMES])
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something was taken that is not delivered yet."""
+        return self._oldest != float("inf")
 
     @property
     def catching_up(self) -> bool:
@@ -180,8 +188,11 @@ class Records:
     def _show(self, event: ReplicaChanged | Progress | Metric | Result | LogsLost, level: int) -> None:
         text = self._mask(f"{prefix(event)} {describe(event)}")
         source = _source(event.role, event.replica)
-        by_the_clock = isinstance(event, Progress | Metric)
-        self._add(f"{source}{REPORTS}" if by_the_clock else source, text, level, event.time)
+        if isinstance(event, Progress | Metric):
+            source += REPORTS
+        elif isinstance(event, Result):
+            source += RESULTS
+        self._add(source, text, level, event.time)
 
     def _take_lines(self, run: LogLines) -> None:
         head, source = prefix(run), _source(run.role, run.replica)
@@ -209,12 +220,17 @@ class Records:
     def _is_shown(self, source: str, line: str) -> bool:
         shown = self._shown[source]
         if source.endswith(REPORTS):
-            return line in shown
-        if shown and shown[0] == line:
+            if line in shown:
+                shown.remove(line)
+                return True
+            return False
+        lines = line.split("\n")
+        if list(islice(shown, len(lines))) != lines:
+            del self._shown[source]
+            return False
+        for _ in lines:
             shown.popleft()
-            return True
-        del self._shown[source]
-        return False
+        return True
 
     def _deliver_source(self, source: str, waiting: _Waiting) -> None:
         lines, time = waiting.lines, waiting.time

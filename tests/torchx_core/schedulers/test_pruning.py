@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchx_core import AppDef, Role
+from torchx_core.errors import AppNotTerminalError
 from torchx_core.schedulers import ListAppResponse
 from torchx_core.schedulers.pruning import surplus
 from torchx_core.specs import AppState
+from torchx_core.testing import fake_runner
 
 Row = tuple[ListAppResponse, int]
 
@@ -71,3 +75,21 @@ def test_the_bounds_hold_and_nothing_alive_is_touched(
         for app, _ in rows
         if app.app_id in gone
     )
+
+
+def test_an_app_that_was_submitted_again_meanwhile_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has deleted it and used its id again; the others are deleted all the same."""
+    runner = fake_runner()
+    app = AppDef("app", [Role("r", image="", entrypoint="fake")])
+    for app_id in ("again", "old"):
+        runner.wait(runner.run(app, "fake", app_id=app_id))
+    backend = runner.scheduler("fake")
+    delete = backend.delete
+
+    def delete_unless_again(app_id: str, *, force: bool = False) -> None:
+        if app_id == "again":
+            raise AppNotTerminalError("fake://fake/again", "RUNNING", "delete")
+        delete(app_id, force=force)
+
+    monkeypatch.setattr(backend, "delete", delete_unless_again)
+    assert runner.prune("fake", max_count=0) == ["old"]

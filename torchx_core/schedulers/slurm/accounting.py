@@ -144,6 +144,8 @@ def _parse(text: str) -> dict[JobName, Job]:
     found: dict[JobName, Job] = {}
     for job_id, components in runs.items():
         others = [run.job for name, run in components.items() if name.job_id != job_id]
+        if others and len(others) == len(components):  # accounting has not heard of the first component
+            found[JobName(job_id, others[0].name)] = reduce(both, others)
         for name, run in components.items():
             if name.job_id == job_id:
                 found[name] = reduce(both, others, run.job) if run.has_components else run.job

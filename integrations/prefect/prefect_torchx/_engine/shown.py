@@ -89,7 +89,7 @@ def _shown(records: list[Log]) -> Shown:
 
 
 def _source(record: Log) -> str:
-    """Return what the name says, such as ``prefect.flow_runs.torchx.trainer.0@app-1``."""
+    """Return what the name says, such as ``prefect.flow_runs.torchx.trainer.0@slurm://torchx/app-1``."""
     name, _, _ = record.name.rpartition("@")
     return name.partition(".torchx")[2].removeprefix(".")
 
