@@ -251,8 +251,8 @@ def test_it_finds_what_the_log_has_behind_the_position() -> None:
 
 
 @pytest.mark.usefixtures("prefect_api")
-def test_of_more_sources_than_are_saved_only_those_are_looked_for() -> None:
-    """What the log has of another may all have come before."""
+def test_a_source_without_a_saved_time_is_passed_over() -> None:
+    """Times are saved of so many sources; what the log has of another may all lie before the position."""
     run, now = uuid4(), time() + 5
     store = ServerPositionStore(str(run), "")
     store.open(HANDLE, fresh=True)

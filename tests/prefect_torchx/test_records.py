@@ -255,7 +255,7 @@ def test_a_report_is_left_out_once() -> None:
 
 
 def test_a_result_has_no_place_among_the_lines() -> None:
-    """Not every scheduler tells at once that there is one; a message may have several lines."""
+    """A result is left out wherever it comes again; so is a message of several lines, all of it."""
     has = {
         "": Shown(5.0, ("app is CANCELLED: one", "two")),
         "r.1": Shown(5.0, ("[r/1] a", "[r/1] b")),
