@@ -348,7 +348,7 @@ def _fails_along(copy: Copy, truth: Sequence[Copy], promises: Promises) -> bool:
     """Return whether a peer's failure had this attempt start again anyway: it costs no try of its own."""
     return any(
         peer.last <= copy.last
-        and (copy.started <= peer.last or copy.attempt == peer.attempt)  # they do not start in one moment
+        and (copy.started <= peer.last or (not promises.restarts_at_once and copy.attempt == peer.attempt))
         and _share(peer, copy, promises)
         for peer in truth
         if peer is not copy and _failed_by_itself(peer)
