@@ -10,13 +10,13 @@ from torchx_core.supervisor import timeline
 from torchx_core.supervisor.limits import Group
 from torchx_core.supervisor.plan import Plan, ReplicaPlan
 from torchx_core.supervisor.reading import read_error_file
+from torchx_core.supervisor.records import REPORT_PIPE
 from torchx_core.supervisor.relay import Channel, Relay, Sink
 from torchx_core.supervisor.reports import ReportPipe
 from torchx_core.supervisor.spawn import Program, start
 from torchx_core.supervisor.tree import APP_MARKER
 
 ERROR_FILE = "error.json"
-REPORT_FILE = "report"
 
 
 class Attempt(NamedTuple):
@@ -60,7 +60,7 @@ def launch(
     directory = os.path.join(replica.log_dir, str(number))
     os.makedirs(directory, mode=0o700, exist_ok=True)
     _point_at(replica.log_dir, str(number))
-    reports = ReportPipe(os.path.join(app_dir, f"{REPORT_FILE}-{index}-{number}"))
+    reports = ReportPipe(os.path.join(app_dir, REPORT_PIPE.format(replica=index, attempt=number)))
     try:
         env = {
             **_environment(replica, directory, number, app_dir, gpus),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from time import time
 
 from torchx_core.supervisor import machine
@@ -10,7 +11,7 @@ from torchx_core.supervisor.final import RESERVED, FinalRecord, read_final
 from torchx_core.supervisor.journal import read_journal
 from torchx_core.supervisor.plan import Plan, fresh_state
 from torchx_core.supervisor.reading import is_there
-from torchx_core.supervisor.records import CANCEL, FINAL, JOURNAL, read_json
+from torchx_core.supervisor.records import CANCEL, FINAL, JOURNAL, REPORT_PIPE, read_json
 
 
 def state_on_disk(app_dir: str, plan: Plan) -> machine.State:
@@ -23,6 +24,19 @@ def has_begun(app_dir: str) -> bool:
     if any(is_there(os.path.join(app_dir, name)) for name in (RESERVED, FINAL)):
         return True
     return next(read_journal(os.path.join(app_dir, JOURNAL)), None) is not None
+
+
+def unclosed_attempts(app_dir: str, state: machine.State) -> Iterator[tuple[int, int]]:
+    """Yield replica and attempt of all that a dead supervisor had not let go of: output may be missing.
+
+    Its journal cannot tell: it says that an attempt was started after that, and that it ended before its last
+    lines are taken. So a replica's newest attempt may be one that the journal takes for due, and then the one
+    before may still be open.
+    """
+    for index, replica in enumerate(state.replicas):
+        for attempt in (replica.attempt - 1, replica.attempt):
+            if is_there(os.path.join(app_dir, REPORT_PIPE.format(replica=index, attempt=attempt))):
+                yield index, attempt
 
 
 def close_lost(app_dir: str, plan: Plan, why: str) -> machine.State:

@@ -409,8 +409,8 @@ class Supervisor:
         self._take_rest(attempt)
         for source in (*(channel.pipe for channel in attempt.channels), attempt.reports.pipe):
             self._loop.close(source)
-        attempt.reports.remove()
         self._relay.close(attempt.sink)
+        attempt.reports.remove()  # after its last line is written: see unclosed_attempts
         attempt.group.remove()
 
     def _take_rest(self, attempt: Attempt) -> None:

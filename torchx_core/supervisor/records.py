@@ -18,6 +18,7 @@ CTL = "ctl"  # FIFO: one byte wakes the supervisor
 CANCEL = "cancel.json"  # the request that the app ends; only its grace period changes, to a shorter one
 JOURNAL = "journal.jsonl"  # every event of the state machine
 REPORTS = "reports.jsonl"  # progress and metrics
+REPORT_PIPE = "report-{replica}-{attempt}"  # FIFO, from an attempt's start until all of its output is written
 TIMELINE = "timeline.bin"  # the order of log lines, events and reports
 FINAL = "final.json"  # the terminal state; written once
 SUPERVISOR_LOG = "supervisor.log"

@@ -19,6 +19,7 @@ from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.local.view import app_state, status
 from torchx_core.schedulers.record_feed import RecordFeed
 from torchx_core.supervisor import machine, timeline
+from torchx_core.supervisor.closing import unclosed_attempts
 from torchx_core.supervisor.reading import DamagedFile, is_damage, is_there, open_regular
 from torchx_core.supervisor.records import ALIVE, CANCEL, RENEW, SPEC, TIMELINE
 from torchx_core.supervisor.shape import is_time
@@ -160,12 +161,10 @@ class LocalFeed(RecordFeed[AppRecord]):
     def _gaps(self, state: machine.State, at: float) -> list[AppEvent]:
         """Say whose last output may be missing: what a dead supervisor had not written yet."""
         reason = "its supervisor died; what it had not written yet is lost"
+        unclosed = unclosed_attempts(self._record.directory, state)
         return [
-            LogsLost(
-                role=r.role, replica=r.replica_id, attempt=r.attempt, size_bytes=None, reason=reason, time=at
-            )
-            for r in state.replicas
-            if r.ended_at == state.ended_at and r.started_at is not None
+            LogsLost(role=r.role, replica=r.replica_id, attempt=n, size_bytes=None, reason=reason, time=at)
+            for r, n in ((state.replicas[index], number) for index, number in unclosed)
             if self._options.roles is None or r.role in self._options.roles
         ]
 

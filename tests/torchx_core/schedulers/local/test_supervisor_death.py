@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from local_apps import app_of, escapee, kill, running, supervisor_of, wait_until
 
 from torchx_core import AppState, Runner
 from torchx_core.schedulers import AppEvent, LogsLost, StateChanged
+from torchx_core.supervisor.journal import encode_event
+from torchx_core.supervisor.machine import Exited
+from torchx_core.supervisor.records import JOURNAL
 from torchx_core.testing import wait_until
 
 PATIENCE_S = 240.0
@@ -69,6 +73,24 @@ def test_a_follower_learns_of_the_loss(runner: Runner, state_dir: Path) -> None:
     last = events[-1]
     assert isinstance(last, StateChanged)
     assert last.state == AppState.FAILED
+
+
+@pytest.mark.parametrize("journal", ["does not have the start yet", "has the end already"])
+def test_a_loss_that_the_journal_does_not_show_is_told(runner: Runner, state_dir: Path, journal: str) -> None:
+    """A supervisor dies before it writes that it started an attempt, or before it takes the last lines."""
+    app = app_of("sh", "-c", "[ $TORCHX_ATTEMPT = 1 ] || exit 3; exec sleep 600.8", max_retries=1)
+    handle = runner.run(app, "local_cwd", app_id="one")
+    path = state_dir / "local_cwd" / "s" / "one" / JOURNAL
+    wait_until(lambda: path.exists() and path.read_bytes().count(b'"Started"') > 1, PATIENCE_S)
+    kill(*supervisor_of(state_dir, "one"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    if journal == "has the end already":
+        lines.append(encode_event(Exited(time.time(), 0, 1, 0, None)))
+    else:
+        lines.pop()
+    path.write_bytes(b"".join(lines))
+    lost = [e for batch in runner.follow(handle) for e in batch.events if isinstance(e, LogsLost)]
+    assert [(e.role, e.replica, e.attempt) for e in lost] == [("r", 0, 1)]
 
 
 def test_cancel_of_an_app_whose_supervisor_died_says_cancelled(runner: Runner, state_dir: Path) -> None:
