@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -32,7 +33,6 @@ __all__ = ["Trial"]
 
 T = TypeVar("T")
 HERE = Path(__file__).parent
-SESSION = "oracle"
 
 
 class Trial:
@@ -50,7 +50,9 @@ class Trial:
         self.set_script(scenario.script)
         self.env = {**os.environ, **backend.environment(root)}
         self.app_id = f"{scenario.fault}-{scenario.seed}"
-        self.handle = f"{backend.scheduler}://{SESSION}/{self.app_id}"
+        self.session = f"oracle-{zlib.crc32(bytes(root)):08x}"
+        """Its own, so that a trial prunes no app of another one on the same engine."""
+        self.handle = f"{backend.scheduler}://{self.session}/{self.app_id}"
         self.seen = Evidence()
         self.promises = Promises(
             max_retries={role.name: role.max_retries for role in scenario.roles},
@@ -79,7 +81,7 @@ class Trial:
     def runner(self) -> Runner:
         """A runner in this process."""
         if self._runner is None:
-            self._runner = self.backend.runner(SESSION, self.root)
+            self._runner = self.backend.runner(self.session, self.root)
         return self._runner
 
     def submit(self) -> None:
@@ -384,7 +386,7 @@ class Trial:
         request = {
             "app": self._app().to_dict(),
             "scheduler": self.backend.scheduler,
-            "session": SESSION,
+            "session": self.session,
             "cfg": self.backend.cfg(self.scenario.cfg),
             "app_id": self.app_id,
             "follow": {"batch_bytes": self.scenario.batch_bytes},
