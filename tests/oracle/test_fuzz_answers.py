@@ -27,6 +27,7 @@ from torchx_core.schedulers.docker.endpoint import Endpoint, find_endpoint
 from torchx_core.schedulers.docker.exchange import Request
 from torchx_core.schedulers.docker.frames import Frames
 from torchx_core.schedulers.docker.http_body import Body
+from torchx_core.schedulers.docker.polling import look
 from torchx_core.schedulers.docker.request_chain import Questions, RequestChain
 from torchx_core.schedulers.docker.sdk import sdk_client
 from torchx_core.schedulers.docker.volume_state import last_result, read_volume_state
@@ -234,7 +235,7 @@ def test_docker_may_answer_anything() -> None:
         asks: tuple[Callable[[], object], ...] = (
             lambda: engine.containers({}),
             lambda: engine.volumes({}),
-            lambda: engine.inspect("c1"),
+            lambda: engine.ask(lambda: look("k")),
             lambda: engine.key_of("c1"),
             lambda: engine.volume_labels("v"),
             lambda: engine.create_volume("v", {}),

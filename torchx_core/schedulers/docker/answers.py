@@ -6,18 +6,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.docker.api import Json
 
 __all__ = [
     "MEANINGLESS",
     "Container",
     "Inspection",
+    "Refused",
     "Volume",
     "container_of",
     "inspection_of",
     "labels_of",
     "volume_of",
 ]
+
+
+_NOT_FOUND, _CONFLICT, _SERVER_ERROR = 404, 409, 500
+
+
+class Refused(SchedulerError):
+    """The engine answered with an error; ``status`` is HTTP's."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        """Say what was asked for and what the engine answered."""
+        self.status = status
+        super().__init__(message)
+
+    @property
+    def not_found(self) -> bool:
+        """Whether something that the request names does not exist."""
+        return self.status == _NOT_FOUND
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether the engine cannot, rather than will not: it may later."""
+        return self.status >= _SERVER_ERROR
+
+    @property
+    def conflict(self) -> bool:
+        """Whether the name is taken, or the thing is in a state that does not allow it."""
+        # Podman 4.3.1 has an error of the server's for a container's name that is taken.
+        return self.status == _CONFLICT or "is already in use by" in str(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

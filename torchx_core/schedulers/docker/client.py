@@ -13,28 +13,29 @@ from torchx_core.errors import SchedulerError, TorchXError
 from torchx_core.schedulers.docker.answers import (
     MEANINGLESS,
     Container,
-    Inspection,
+    Refused,
     Volume,
     container_of,
-    inspection_of,
     labels_of,
     volume_of,
 )
 from torchx_core.schedulers.docker.api import Api, Filters, Json
 from torchx_core.schedulers.docker.endpoint import Endpoint
+from torchx_core.schedulers.docker.exchange import Answer, Request
 from torchx_core.schedulers.docker.labels import KEY
+from torchx_core.schedulers.docker.request_chain import Questions
 
 __all__ = [
+    "NOTHING_CAME",
     "Api",
     "Container",
     "Engine",
-    "Inspection",
     "Json",
     "Refused",
     "Volume",
+    "all_of",
     "container_of",
     "each_at_once",
-    "inspection_of",
     "volume_of",
 ]
 
@@ -46,30 +47,11 @@ _AT_ONCE = 16
 _HANDED_OVER_S = {"unix": 0.25}
 _HANDED_OVER_FAR_S = 2.0
 """How long to wait for the answer to a request that the engine goes on with when we leave."""
-_NOT_FOUND, _NOT_MODIFIED, _CONFLICT, _SERVER_ERROR = 404, 304, 409, 500
+_NOT_FOUND, _CONFLICT = 404, 409
 _ENDING_S, _PAUSE_S = 5.0, 0.1
 """How long a container's files may be out of reach, and how often to try."""
-_NOTHING = "nothing came"
-
-
-class Refused(SchedulerError):
-    """The engine answered with an error; ``status`` is HTTP's."""
-
-    def __init__(self, message: str, *, status: int) -> None:
-        """Say what was asked for and what the engine answered."""
-        self.status = status
-        super().__init__(message)
-
-    @property
-    def not_found(self) -> bool:
-        """Whether something that the request names does not exist."""
-        return self.status == _NOT_FOUND
-
-    @property
-    def conflict(self) -> bool:
-        """Whether the name is taken, or the thing is in a state that does not allow it."""
-        # Podman 4.3.1 has an error of the server's for a container's name that is taken.
-        return self.status == _CONFLICT or "is already in use by" in str(self)
+NOTHING_CAME = "nothing came"
+"""What a refusal says of an answer that should have had bytes."""
 
 
 class Engine:
@@ -179,11 +161,6 @@ class Engine:
         with self.asked("cannot list containers"):
             return [container_of(row) for row in self.api.containers(all=True, filters=filters)]
 
-    def inspect(self, container: str) -> Inspection:
-        """Look at one container."""
-        with self.asked(f"cannot look at container {container}"):
-            return inspection_of(self.api.inspect_container(container))
-
     def inspect_fully(self, container: str) -> Json:
         """Return all that the engine says of one container; secrets are in it."""
         with self.asked(f"cannot look at container {container}"):
@@ -210,18 +187,23 @@ class Engine:
         failure = f"cannot write to {path} of container {container}"
         self._patiently(failure, lambda: self.api.put_archive(container, path, tar))
 
-    def get(self, container: str, path: str) -> bytes:
-        """Return the path as an archive, whatever state the container is in."""
-        failure = f"cannot read {path} of container {container}"
+    def ask(self, questions: Callable[[], Questions[T]]) -> T:
+        """Wait for the answers to questions that follow from each other, and return what they come to."""
+        return self._patiently("cannot ask the engine", lambda: self._answered(questions()))
 
-        def read() -> bytes:
-            chunks, _ = self.api.get_archive(container, path)
-            data = b"".join(chunks)
-            if not data:
-                raise Refused(f"{failure}: {_NOTHING}", status=_SERVER_ERROR)
-            return data
+    def _answered(self, questions: Questions[T]) -> T:
+        try:
+            requests = next(questions)
+            while True:
+                requests = questions.send(all_of(each_at_once(self._send, requests)))
+        except StopIteration as end:
+            return cast("T", end.value)
 
-        return self._patiently(failure, read)
+    def _send(self, request: Request) -> Answer:
+        with self.asked("cannot ask the engine"):
+            url = f"{self.api.base_url}/v{self.api.api_version}{request.target}"
+            response = self.api.get(url, timeout=self.api.timeout)
+            return Answer(response.status_code, response.content)
 
     def _patiently(self, failure: str, act: Callable[[], T]) -> T:
         """Try for a moment: Podman cannot get at the files of a container that is about to end.
@@ -234,7 +216,7 @@ class Engine:
                 with self.asked(failure):
                     return act()
             except Refused as err:
-                ends = err.status >= _SERVER_ERROR and any(sign in str(err) for sign in (_NOTHING, "/proc"))
+                ends = err.in_trouble and any(sign in str(err) for sign in (NOTHING_CAME, "/proc"))
                 if not ends or time.monotonic() > until:
                     raise
             time.sleep(_PAUSE_S)  # noqa: TID251  # it ends within moments, and nothing tells
@@ -302,3 +284,13 @@ def each_at_once(act: Callable[[T], R], items: Iterable[T]) -> Sequence[R | Sche
         return [attempt(item) for item in todo]
     with ThreadPoolExecutor(min(len(todo), _AT_ONCE)) as pool:
         return list(pool.map(attempt, todo))
+
+
+def all_of(answers: Iterable[T | SchedulerError]) -> list[T]:
+    """Return what `each_at_once` gave, or raise the first error among it."""
+    found: list[T] = []
+    for answer in answers:
+        if isinstance(answer, SchedulerError):
+            raise answer
+        found.append(answer)
+    return found

@@ -1,4 +1,4 @@
-"""Looks at an app as `reconcile.look` does, with questions that nobody waits for."""
+"""What is asked of the engine to see how an app stands; who asks may wait for the answers, or not."""
 
 from __future__ import annotations
 
@@ -16,37 +16,36 @@ from torchx_core.schedulers.docker.answers import (
     volume_of,
 )
 from torchx_core.schedulers.docker.api import Json
-from torchx_core.schedulers.docker.client import Refused
+from torchx_core.schedulers.docker.client import NOTHING_CAME, Refused
 from torchx_core.schedulers.docker.exchange import Answer, Request
 from torchx_core.schedulers.docker.labels import INDEX, of_app
-from torchx_core.schedulers.docker.reconcile import archive
-from torchx_core.schedulers.docker.records import AppRecord
 from torchx_core.schedulers.docker.request_chain import Questions
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE
 from torchx_core.schedulers.docker.view import AppView, is_up, replicas_among, unexplained, view_of
-from torchx_core.schedulers.docker.volume_state import VolumeState, read_volume_state
+from torchx_core.schedulers.docker.volume_state import VolumeState, archive, read_volume_state
 
 __all__ = ["encoded", "lease_renewal", "look", "reports"]
 
 _OK, _NOT_FOUND, _SERVER_ERROR = 200, 404, 500
 
 
-def look(app: AppRecord, known: VolumeState | None = None) -> Questions[AppView | None]:
-    """Return how the app stands; None when it was deleted, also if there is a new one of its id.
+def look(key: str, nonce: str | None = None, known: VolumeState | None = None) -> Questions[AppView | None]:
+    """Return how the app stands; None when there is none.
 
     Args:
-        app: Which one.
+        key: What the engine's labels name the app by.
+        nonce: That of the app that is meant, where another one of its id is not.
         known: What was read before. It is not read anew while the app is being stopped: to read a file of a
             container that is about to end takes the engine until its end, and to stop takes all it can do.
     """
-    filters = urlencode({"filters": encoded(of_app(app.key))})
+    filters = urlencode({"filters": encoded(of_app(key))})
     volumes, containers = yield [
         Request(f"/volumes?{filters}"),
         Request(f"/containers/json?all=1&{filters}"),
     ]
     rows = cast("list[Json] | None", cast("Json", _said(volumes, "list records").json)["Volumes"])
     records = store.decode([volume_of(row) for row in rows or ()])
-    if records is None or records.app.nonce != app.nonce:
+    if records is None or nonce not in (None, records.app.nonce):
         return None
     if records.final is not None:
         return view_of(records, (), VolumeState(), {})
@@ -73,15 +72,11 @@ def _files_of(containers: Iterable[str], path: str) -> Questions[bytes]:
     for container in containers:
         (answer,) = yield [Request(f"/containers/{container}/archive?{urlencode({'path': path})}")]
         if answer.status != _NOT_FOUND:
-            return _some(_said(answer, f"read {path}").body, path)
+            body = _said(answer, f"read {path}").body
+            if not body:  # an archive never is, and Podman sends one while a container ends
+                raise Refused(f"cannot read {path}: {NOTHING_CAME}", status=_SERVER_ERROR)
+            return body
     return archive({})
-
-
-def _some(body: bytes, path: str) -> bytes:
-    """Return an answer that is not empty, as an archive never is: Podman sends one while a container ends."""
-    if not body:
-        raise OSError(f"cannot read {path}: the engine sent nothing")
-    return body
 
 
 def lease_renewal(container: str, text: str) -> Questions[bool]:
@@ -111,11 +106,8 @@ def _said(answer: Answer, what: str) -> Answer:
     """Return an answer that is one.
 
     Raises:
-        OSError: The engine is in trouble, for example because it is about to end.
-        Refused: It says no.
+        Refused: The engine says no, or is in trouble, for example because it is about to end.
     """
-    if answer.status >= _SERVER_ERROR:
-        raise OSError(f"cannot {what}: {answer.message}")
     if answer.status != _OK:
         raise Refused(f"cannot {what}: {answer.message}", status=answer.status)
     return answer

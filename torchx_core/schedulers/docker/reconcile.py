@@ -5,34 +5,31 @@ There is no daemon. What must hold when nobody looks, the replicas' own scripts 
 
 from __future__ import annotations
 
-import io
 import logging
-import tarfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.client import Container, Engine, Inspection, Refused, each_at_once
+from torchx_core.schedulers.docker.client import Container, Engine, Refused, all_of, each_at_once
 from torchx_core.schedulers.docker.decide import Decision, End, Finish, Halt, Launch, Order, decide
-from torchx_core.schedulers.docker.labels import INDEX, of_app
+from torchx_core.schedulers.docker.labels import app_key, of_app
+from torchx_core.schedulers.docker.polling import look
 from torchx_core.schedulers.docker.records import AppRecord, Records, Restart, Stop
-from torchx_core.schedulers.docker.shim import DATA, STATE
+from torchx_core.schedulers.docker.shim import STATE
 from torchx_core.schedulers.docker.view import (
     AppView,
     Phase,
     dump_final,
     is_up,
     replicas_among,
-    unexplained,
-    view_of,
     why,
 )
-from torchx_core.schedulers.docker.volume_state import VolumeState, last_result, read_volume_state
+from torchx_core.schedulers.docker.volume_state import archive, last_result
 from torchx_core.specs import AppState
 
-__all__ = ["archive", "carry_out", "halt", "look", "reconcile", "record_end", "stop_what_was_started"]
+__all__ = ["carry_out", "halt", "reconcile", "record_end", "stop_what_was_started"]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -43,16 +40,15 @@ _MOST_STEPS = 20
 def reconcile(engine: Engine, session: str, app_id: str) -> AppView | None:
     """Return how the app stands, after doing what is to be done about it; None when there is no such app.
 
-    Takes three requests while there is nothing to do, one once the app is over.
+    Takes three requests while there is nothing to do, two once the app is over.
     """
     view = decision = None
     for _ in range(_MOST_STEPS):
-        records = store.read(engine, session, app_id)
-        if records is None:
+        view = engine.ask(lambda: look(app_key(session, app_id)))
+        if view is None:
             return None
         if isinstance(decision, Launch):
-            stop_what_was_started(engine, records)
-        view = look(engine, records)
+            stop_what_was_started(engine, view.records)
         decision = decide(view, time.time())
         if decision is None:
             return view
@@ -60,15 +56,6 @@ def reconcile(engine: Engine, session: str, app_id: str) -> AppView | None:
         if isinstance(decision, Halt):
             return view
     return view
-
-
-def look(engine: Engine, records: Records) -> AppView:
-    """Return how the app stands; asks for nothing more once the app is over."""
-    if records.final is not None:
-        return view_of(records, (), VolumeState(), {})
-    found = containers_of(engine, records.app.key)
-    volume_state = _volume_state(engine, found) if records.begun_at is not None else VolumeState()
-    return view_of(records, found, volume_state, _inspections(engine, unexplained(found, volume_state)))
 
 
 def containers_of(engine: Engine, key: str) -> list[Container]:
@@ -104,25 +91,7 @@ def halt(engine: Engine, containers: Sequence[str], grace_s: float) -> None:
         SchedulerError: The engine does not answer; or one of them cannot be stopped.
     """
     seconds = int(-(-grace_s // 1))  # whole ones, rounded up
-    for answer in each_at_once(lambda container: engine.stop(container, seconds), containers):
-        if isinstance(answer, SchedulerError):
-            raise answer
-
-
-def archive(files: Mapping[str, str], directories: Sequence[str] = ()) -> bytes:
-    """Return a tar that everybody may write to, whoever the image's user is."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name in directories:
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
-            tar.addfile(folder)
-        for name, text in files.items():
-            data = text.encode()
-            file = tarfile.TarInfo(name)
-            file.mode, file.size = 0o666, len(data)
-            tar.addfile(file, io.BytesIO(data))
-    return buffer.getvalue()
+    all_of(each_at_once(lambda container: engine.stop(container, seconds), containers))
 
 
 def carry_out(engine: Engine, view: AppView, decision: Decision) -> None:
@@ -199,30 +168,3 @@ def _orders(launch: Launch) -> Iterator[tuple[str, str]]:
         if index in launch.attempts:
             ended = f" {last.code} {last.ended_at}" if last and last.ended_at is not None else ""
             yield f"order.{index}", f"{launch.attempts[index]}{ended}\n"
-
-
-def _volume_state(engine: Engine, containers: Sequence[Container]) -> VolumeState:
-    if not containers:
-        return VolumeState()
-    complete = not any(map(is_up, containers))
-    return read_volume_state(_get(engine, containers[0].id, DATA if complete else STATE), complete=complete)
-
-
-def _get(engine: Engine, container: str, path: str) -> bytes:
-    try:
-        return engine.get(container, path)
-    except Refused as err:
-        if err.not_found:  # somebody removed the container, or what it wrote
-            return archive({})
-        raise
-
-
-def _inspections(engine: Engine, containers: Iterable[Container]) -> dict[int, Inspection]:
-    todo = list(containers)
-    found: dict[int, Inspection] = {}
-    for container, answer in zip(todo, each_at_once(lambda c: engine.inspect(c.id), todo), strict=True):
-        if isinstance(answer, Inspection):
-            found[int(container.labels[INDEX])] = answer
-        elif not (isinstance(answer, Refused) and answer.not_found):
-            raise answer
-    return found

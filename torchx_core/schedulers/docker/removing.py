@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
-from torchx_core.errors import SchedulerError, StoredStateError
+from torchx_core.errors import StoredStateError
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.client import Engine, Refused, each_at_once
+from torchx_core.schedulers.docker.client import Engine, Refused, all_of, each_at_once
 from torchx_core.schedulers.docker.labels import KIND, app_key, app_name, is_record_name, of_app, of_session
 
 __all__ = ["debris", "remove_everything", "remove_unlabelled"]
@@ -47,11 +46,11 @@ def remove_unlabelled(engine: Engine, session: str, app_id: str, *, force: bool)
 
 def _remove(engine: Engine, session: str, app_id: str) -> None:
     name, key = app_name(session, app_id), app_key(session, app_id)
-    _check(each_at_once(lambda c: engine.remove_container(c.id), engine.containers(of_app(key))))
+    all_of(each_at_once(lambda c: engine.remove_container(c.id), engine.containers(of_app(key))))
     engine.remove_network(name)
     named = engine.volumes({"name": [name]})  # not by label: some may have none
     records = sorted(v.name for v in named if v.name.startswith(f"{name}."))
-    _check(each_at_once(engine.remove_volume, records))
+    all_of(each_at_once(engine.remove_volume, records))
     engine.remove_volume(name)
 
 
@@ -78,9 +77,3 @@ def _unlabelled(engine: Engine) -> list[str]:
     apps = {name.partition(".")[0] for name in names}
     gone = {app for app in apps if engine.volume_labels(app) is None}
     return [name for name in names if name.partition(".")[0] in gone]
-
-
-def _check(answers: Iterable[object]) -> None:
-    for answer in answers:
-        if isinstance(answer, SchedulerError):
-            raise answer

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from torchx_core.errors import TorchXError
-from torchx_core.schedulers.docker.answers import MEANINGLESS
+from torchx_core.schedulers.docker.answers import MEANINGLESS, Refused
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Answer, Exchange, Request
 from torchx_core.schedulers.docker.http_body import ProtocolError
@@ -33,7 +33,7 @@ class RequestChain(Generic[T]):
         self._result: T | None = None
         self.done: bool = False
         """Whether there is a result."""
-        self.failure: OSError | None = None
+        self.failure: Exception | None = None
         """Why there will be none."""
         self._ask(next(questions))
 
@@ -66,10 +66,12 @@ class RequestChain(Generic[T]):
             self._ask(self._questions.send(answers))
         except StopIteration as end:
             self._result, self.done, self._exchanges, self._bodies = end.value, True, [], []
+        except Refused as err:
+            if not err.in_trouble:
+                raise
+            self.failure = err
         except TorchXError:
             raise
-        except OSError as err:
-            self.failure = err
         except MEANINGLESS as err:
             self.failure = ProtocolError(f"an answer that cannot be understood ({type(err).__name__}: {err})")
 

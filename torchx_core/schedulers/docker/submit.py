@@ -32,15 +32,16 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.client import Engine, Refused, each_at_once
+from torchx_core.schedulers.docker.client import Engine, Refused, all_of, each_at_once
 from torchx_core.schedulers.docker.content import UNDONE
 from torchx_core.schedulers.docker.labels import common
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts
-from torchx_core.schedulers.docker.reconcile import archive, containers_of, stop_what_was_started
+from torchx_core.schedulers.docker.reconcile import containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.records import AppRecord, Stop
 from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.schedulers.docker.request import ContainerSpec, DockerRequest, comparable_request, remasked
 from torchx_core.schedulers.docker.shim import DATA
+from torchx_core.schedulers.docker.volume_state import archive
 from torchx_core.schedulers.docker.workspace import is_local_layer
 
 __all__ = ["submit"]
@@ -200,11 +201,7 @@ def _await_all(engine: Engine, request: DockerRequest, app: AppRecord) -> None:
 
 def _missing(engine: Engine, app: AppRecord, names: Sequence[str]) -> dict[str, str | None]:
     """Return which of the containers are not the app's, and whose they are, if anybody's."""
-    answers = each_at_once(engine.key_of, names)
-    for answer in answers:
-        if isinstance(answer, SchedulerError):
-            raise answer
-    keys = cast("Sequence[str | None]", answers)
+    keys = all_of(each_at_once(engine.key_of, names))
     return {name: key for name, key in zip(names, keys, strict=True) if key != app.key}
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from torchx_core.supervisor.reading import MAX_ERROR_FILE_BYTES
 
-__all__ = ["Attempt", "Over", "VolumeState", "last_result", "read_volume_state"]
+__all__ = ["Attempt", "Over", "VolumeState", "archive", "last_result", "read_volume_state"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,22 @@ class VolumeState:
     over: Over | None = None
     reports: bytes | None = None
     """An archive that has all reports there will be; None while some may come."""
+
+
+def archive(files: Mapping[str, str], directories: Sequence[str] = ()) -> bytes:
+    """Return a tar that everybody may write to, whoever the image's user is."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in directories:
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+            tar.addfile(folder)
+        for name, text in files.items():
+            data = text.encode()
+            file = tarfile.TarInfo(name)
+            file.mode, file.size = 0o666, len(data)
+            tar.addfile(file, io.BytesIO(data))
+    return buffer.getvalue()
 
 
 def read_volume_state(archive: bytes, *, complete: bool = False) -> VolumeState:

@@ -35,8 +35,8 @@ _AWAY_S = 300.0
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.1, 5.0
 _OVERDUE_S = 1.0
 """How long what is due may wait for a pause in what there is to tell."""
-_ECHO_S, _ECHOES = 0.1, 5
-"""After an event: how soon to look once more, and how often, each time half as long again after the last."""
+_FIRST_AGAIN_S, _AGAIN_GROWTH = 0.1, 1.5
+"""After an event: how soon to look once more, and how many times as long to wait each time after that."""
 _SOON_S = 1.0
 """How often to look although nothing rang, while something is due to happen by time."""
 _IDLE_LOOK_S = 300.0
@@ -64,7 +64,7 @@ class Watch:
         self._ended_look = 1
         self._ends: int = 0
         self._due_since = 0.0
-        self._echoes = 0
+        self._again_s = _IDLE_LOOK_S
         self.due: Decision | None = None
         """What is to be done; `act` does it."""
         self.view: AppView | None = None
@@ -96,13 +96,13 @@ class Watch:
         return min(times, default=float("inf"))
 
     def ring(self) -> None:
-        """Look now, and a few times more within a second.
+        """Look now, and again, less and less often.
 
         An engine says that a container died before it lists it so, and when it has much to do that takes it a
-        while (seen on 20.10.24).
+        while (seen on 20.10.24). Of what has ended while the engine was away it may never say so.
         """
         if self._away_since is None:
-            self._look_at, self._echoes = 0.0, _ECHOES
+            self._look_at, self._again_s = 0.0, _FIRST_AGAIN_S
 
     def heard(self) -> None:
         """Take note that the app prints: it may well report, too."""
@@ -137,7 +137,12 @@ class Watch:
                 return False
             self._look_at = float("inf")  # unless somebody rings meanwhile
             self._look = self._ask(
-                look(self._app, None if self.view is None else self.view.volume_state), now
+                look(
+                    self._app.key,
+                    self._app.nonce,
+                    None if self.view is None else self.view.volume_state,
+                ),
+                now,
             )
         self._look.advance(now)
         if self._look.failure is not None:
@@ -152,7 +157,8 @@ class Watch:
         return False
 
     def _adopt(self, view: AppView, now: float) -> None:
-        self._away_since, self._pause_s = None, _FIRST_PAUSE_S
+        if self._away_since is not None:
+            self._away_since, self._pause_s, self._again_s = None, _FIRST_PAUSE_S, _FIRST_AGAIN_S
         self.due = decide(view, time.time())
         self._due_since = now
         if self._look_at > now:  # else it was rung meanwhile, and the next look is the first
@@ -179,10 +185,8 @@ class Watch:
 
     def _patience(self, view: AppView) -> float:
         """Return after how long to look although nothing rang."""
-        if not self._echoes:
-            return _ECHO_S if _is_ending(view) else _patience(view)
-        self._echoes -= 1
-        return _ECHO_S * 1.5 ** (_ECHOES - 1 - self._echoes)
+        again_s, self._again_s = self._again_s, min(_AGAIN_GROWTH * self._again_s, _IDLE_LOOK_S)
+        return min(again_s, _FIRST_AGAIN_S if _is_ending(view) else _patience(view))
 
     def act(self) -> None:
         """Do what is due, and look again; waits for the engine. May be called from another thread."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from io import BytesIO
 from typing import cast
 
 import pytest
@@ -12,12 +12,15 @@ from requests import Response
 from torchx_core.schedulers.docker.api import Api
 from torchx_core.schedulers.docker.client import Engine, Refused
 from torchx_core.schedulers.docker.endpoint import Endpoint
+from torchx_core.schedulers.docker.polling import reports
 
 ENDPOINT = Endpoint(url="unix:///run/docker.sock", origin="test")
 
 
 class Refusing:
     """An engine that refuses requests for files, with one answer after the other, and then serves them."""
+
+    base_url, api_version, timeout = "http+docker://localhost", "1.41", 60.0
 
     def __init__(self, *reasons: str) -> None:
         """Refuse once for each reason."""
@@ -31,9 +34,13 @@ class Refusing:
         response.status_code = 500
         raise APIError("500 Server Error", response, self.reasons.pop(0))
 
-    def get_archive(self, *_: object) -> tuple[Iterator[bytes], object]:
+    def get(self, _url: str, *, timeout: float) -> Response:
         """Send no bytes when there is a reason not to, and some otherwise."""
-        return iter([] if self.reasons and self.reasons.pop(0) else [b"tar"]), None
+        del timeout
+        response = Response()
+        response.status_code = 200
+        response.raw = BytesIO(b"" if self.reasons and self.reasons.pop(0) else b"tar")
+        return response
 
 
 def _engine(api: Refusing) -> Engine:
@@ -45,7 +52,7 @@ def test_files_that_are_out_of_reach_while_a_container_ends_are_asked_for_again(
     ending = Refusing("stat /proc/4242/root: no such file or directory", "open /proc/4242/ns/mnt: gone")
     _engine(ending).put("app", "/", b"tar")
     assert ending.reasons == []
-    assert _engine(Refusing("nothing")).get("app", "/file") == b"tar"
+    assert _engine(Refusing("nothing")).ask(lambda: reports(["app"])) == b"tar"
 
 
 @pytest.mark.parametrize("reason", ["write /f: no space left on device", "container rootfs is read-only"])

@@ -21,8 +21,8 @@ from docker_images import PYTHON_IMAGE, SHELL_IMAGE
 from torchx_core.errors import InvalidRunConfigException
 from torchx_core.runner import Runner
 from torchx_core.schedulers import CancelOutcome
-from torchx_core.schedulers.docker.reconcile import look
-from torchx_core.schedulers.docker.records import read
+from torchx_core.schedulers.docker.labels import app_key
+from torchx_core.schedulers.docker.polling import look
 from torchx_core.specs import AppDef, AppState, AppStatus, CfgVal, Resource, RetryPolicy, Role
 from torchx_core.testing import wait_until
 from torchx_core.testing.steps import Exit, FailUntil, Hold, Print
@@ -105,7 +105,7 @@ def test_a_cancel_that_nobody_served_is_served_by_who_looks(
 
     handle = runner.run(app(Hold()), "local_docker", app_id="one")
     with closing(connected(engine.url)) as mine:
-        records = read(mine, "tests", "one")
+        records = store.read(mine, "tests", "one")
         assert records is not None
         cancel_request = store.Stop(outcome="CANCELLED", msg="late", grace_s=0, time=time.time() - 60)
         store.write(mine, records.app, store.STOP, store.dump_stop(cancel_request))
@@ -180,9 +180,9 @@ def test_what_is_killed_for_a_restart_is_remembered(engine: DockerEngine, runner
     handle = runner.run(AppDef("app", [fails, stubborn]), "local_docker", {"grace_s": 1.0}, app_id="one")
     assert end(runner, handle).state == AppState.SUCCEEDED
     with closing(connected(engine.url)) as mine:
-        records = read(mine, "tests", "one")
-        assert records is not None
-        first, second = look(mine, records).replicas[1].attempts
+        view = mine.ask(lambda: look(app_key("tests", "one")))
+        assert view is not None
+        first, second = view.replicas[1].attempts
     assert (first.code, first.told, second.code) == (137, True, 0)
     assert (first.ended_at or 0) % 1  # the engine's time, which is exact
 
@@ -208,9 +208,9 @@ def test_every_attempt_is_remembered(engine: DockerEngine, runner: Runner) -> No
     one = app(FailUntil(1, 4), FailUntil(2, 5), Exit(6), max_retries=2, retry_policy=RetryPolicy.REPLICA)
     end(runner, runner.run(one, "local_docker", app_id="one"))
     with closing(connected(engine.url)) as mine:
-        records = read(mine, "tests", "one")
-        assert records is not None
-        (replica,) = look(mine, records).replicas
+        view = mine.ask(lambda: look(app_key("tests", "one")))
+        assert view is not None
+        (replica,) = view.replicas
     assert [(a.number, a.code, a.told) for a in replica.attempts] == [
         (0, 4, False),
         (1, 5, False),

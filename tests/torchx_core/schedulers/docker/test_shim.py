@@ -17,9 +17,8 @@ import pytest
 from docker.types import Mount
 from docker_images import SHELL_IMAGE
 
-from torchx_core.schedulers.docker.reconcile import archive
 from torchx_core.schedulers.docker.shim import DATA, STATE, ShimSettings, command
-from torchx_core.schedulers.docker.volume_state import VolumeState, read_volume_state
+from torchx_core.schedulers.docker.volume_state import VolumeState, archive, read_volume_state
 from torchx_core.testing import wait_until
 
 DASH_IMAGE = "torchx-test-dash:latest"

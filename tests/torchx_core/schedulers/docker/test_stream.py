@@ -23,6 +23,11 @@ from requests.adapters import HTTPAdapter
 from torchx_core.errors import UnknownAppException
 from torchx_core.runner import Runner
 from torchx_core.schedulers import Batch, LogLine, LogsLost, ReplicaChanged, StateChanged, Stream
+from torchx_core.schedulers.docker import watch
+from torchx_core.schedulers.docker.polling import look
+from torchx_core.schedulers.docker.request_chain import Questions
+from torchx_core.schedulers.docker.view import AppView, Phase
+from torchx_core.schedulers.docker.volume_state import VolumeState
 from torchx_core.specs import AppDef, AppState, CfgVal, RetryPolicy, Role
 from torchx_core.testing.contract.base import each_event, each_line, in_order, texts
 from torchx_core.testing.steps import FailUntil, Hold, Print, PrintMany
@@ -30,6 +35,7 @@ from torchx_core.testing.steps import FailUntil, Hold, Print, PrintMany
 pytestmark = pytest.mark.timeout(900)
 
 MANY = 200_000
+STALE_LOOKS = 10
 SUPPORT = Path(__file__).parents[3] / "support"
 
 
@@ -296,6 +302,26 @@ def test_an_event_loop_is_not_held_up(runner: Runner, monkeypatch: pytest.Monkey
     assert len([line for line in lines if line.attempt == 1]) == 40
     assert [what for what, on_a_loop in asked if on_a_loop] == []
     assert sum("/start" in what for what, _ in asked) == 4
+
+
+def test_an_end_that_the_engine_shows_late_and_never_says_is_found(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an event the follower looks again and again, less and less often."""
+    monkeypatch.setattr(watch, "_FIRST_AGAIN_S", 0.01)
+    ended: list[AppView | None] = []
+    running: list[AppView | None] = []
+
+    def stale(key: str, nonce: str, known: VolumeState | None) -> Questions[AppView | None]:
+        view = yield from look(key, nonce, known)
+        views = running if view is not None and view.in_phase(Phase.CREATED, Phase.UP) else ended
+        views.append(view)
+        return view if len(ended) > STALE_LOOKS else running[-1]
+
+    monkeypatch.setattr(watch, "look", stale)
+    handle = run(runner, "print('hello')")
+    assert [line.text for line in lines_of(runner, handle)] == ["hello"]
+    assert len(ended) > STALE_LOOKS
 
 
 def _on_a_loop() -> bool:
