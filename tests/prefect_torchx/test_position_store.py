@@ -15,7 +15,6 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from prefect_runs import FlowRun
 
 from prefect_torchx._engine import ledger, server
-from prefect_torchx._engine import position_store as server_position_store
 from prefect_torchx._engine.position_store import ServerPositionStore, apps_of_flow_run
 from prefect_torchx.own import Latest
 from prefect_torchx.position import START, Position
@@ -141,7 +140,7 @@ def test_however_many_processes_a_run_has_had_its_app_is_found(monkeypatch: pyte
     """Each has left a ledger, and Prefect's server returns a page of them at a time."""
     run = str(uuid4())
     ServerPositionStore(run, "").open(HANDLE, fresh=True)
-    monkeypatch.setattr(server_position_store, "PAGE", 2)
+    monkeypatch.setattr(server, "PAGE", 2)
     for number in range(4):
         monkeypatch.setattr(ledger, "_ledgers", Latest(9))
         position_store = ServerPositionStore(run, "")

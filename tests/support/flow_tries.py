@@ -41,6 +41,8 @@ class Page:
         self.said: list[str] = []
         self.room = 0
         """How many lines it takes before it is full for a while; 0 for any number."""
+        self.is_slow = False
+        """Whether nothing is delivered as long as its try goes on."""
         self._taken = self._ticks = 0
         self._delivered = delivered
         self._handle: AppHandle = ""
@@ -59,7 +61,8 @@ class Page:
         return bool(self.room) and self._taken >= self.room
 
     def mark(self, cursor: str) -> None:
-        self._delivered(self._handle, Position(cursor=cursor, shown_bytes=0))
+        if not self.is_slow:
+            self._delivered(self._handle, Position(cursor=cursor, shown_bytes=0))
 
     def tick(self) -> None:
         self._ticks += 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar, final
 from uuid import UUID
@@ -21,14 +20,12 @@ from prefect.client.schemas.filters import (
 )
 from prefect.client.schemas.objects import Log
 
-from prefect_torchx._engine.server import Client, client_of_process, kept_connection
+from prefect_torchx._engine.server import Client, client_of_process, kept_connection, pages
 
 __all__ = ["Api", "Payload", "Refused", "Unreachable"]
 
 TIMEOUT_S = 30.0
 """For one request. A slow server serves it all the same, and is then asked what it has."""
-PAGE = 200
-"""How many records Prefect's server returns at most."""
 _REFUSALS = frozenset({400, 413, 422})
 _NOT_SERVED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
@@ -92,10 +89,10 @@ class Api:
         self._ask(lambda client: client.update_artifact(artifact_id, artifact))
 
     def _logs(self, where: LogFilter) -> list[Payload]:
-        found: list[Payload] = []
-        while page := self._ask(partial(_page, where=where, offset=len(found))):
-            found += [log.model_dump(mode="json") for log in page]
-        return found
+        def read(limit: int, offset: int) -> list[Log]:
+            return self._ask(lambda client: client.read_logs(where, limit=limit, offset=offset))
+
+        return [log.model_dump(mode="json") for page in pages(read) for log in page]
 
     def _ask(self, request: Callable[[SyncPrefectClient], T]) -> T:
         assert self._client is not None, "enter first"
@@ -125,10 +122,6 @@ def _filters(payloads: Sequence[Payload]) -> list[LogFilter]:
     if task_runs:
         filters.append(LogFilter(timestamp=when, task_run_id=LogFilterTaskRunId(any_=[*task_runs])))
     return filters
-
-
-def _page(client: SyncPrefectClient, *, where: LogFilter, offset: int) -> list[Log]:
-    return client.read_logs(where, limit=PAGE, offset=offset)
 
 
 def _identity(log: Payload) -> tuple[object, ...]:

@@ -26,14 +26,13 @@ from prefect.client.schemas.objects import Artifact
 from prefect.client.schemas.sorting import ArtifactSort
 
 from prefect_torchx._engine.ledger import TYPE, VERSION, Entry, ask, is_ours, latest_entries, ledger_of
+from prefect_torchx._engine.server import pages
 from prefect_torchx._engine.shown import log_of, shown_after
 from prefect_torchx.position import START, Position
 from torchx_core.specs import AppHandle
 
 __all__ = ["NotedApp", "ServerPositionStore", "apps_of_flow_run"]
 
-PAGE = 200
-"""How many artifacts Prefect's server returns at most."""
 _KIND = "torchx app"
 
 
@@ -191,14 +190,12 @@ def apps_of_flow_run(client: SyncPrefectClient, root: UUID, flow_run_id: UUID) -
 
 def _latest_first(client: SyncPrefectClient, only: ArtifactFilter) -> list[Artifact]:
     """Return all of them; what is made meanwhile may be missing, nothing else."""
-    found: list[Artifact] = []
-    while True:
-        page = client.read_artifacts(
-            artifact_filter=only, sort=ArtifactSort.CREATED_DESC, limit=PAGE, offset=len(found)
-        )
-        found += page
-        if len(page) < PAGE:
-            return found
+
+    def read(limit: int, offset: int) -> list[Artifact]:
+        order = ArtifactSort.CREATED_DESC
+        return client.read_artifacts(artifact_filter=only, sort=order, limit=limit, offset=offset)
+
+    return [artifact for page in pages(read) for artifact in page]
 
 
 def _entry(app: Artifact, entries: Mapping[str, Entry]) -> Entry | None:

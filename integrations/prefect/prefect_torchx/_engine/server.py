@@ -6,7 +6,7 @@ To make a client costs much more than a question, and each asks the server for a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar, final
@@ -17,12 +17,14 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 
 from prefect_torchx.own import Shared
 
-__all__ = ["Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection"]
+__all__ = ["PAGE", "Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection", "pages"]
 
 TIMEOUT_S = 2.0
 """After a SIGTERM everything must be done within a few seconds."""
 PATIENT_TIMEOUT_S = 30.0
 SETTINGS_TRIES = 100
+PAGE = 200
+"""How many logs, artifacts or runs Prefect's server returns at most."""
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 
 T = TypeVar("T")
@@ -52,6 +54,20 @@ def ask_patiently(question: Callable[[SyncPrefectClient], T]) -> T:
     """Ask the server for what cannot be done without: Prefect repeats a request that fails."""
     with client_of_process() as client:
         return client.ask(question, PATIENT_TIMEOUT_S)
+
+
+def pages(read: Callable[[int, int], Sequence[T]]) -> Iterator[Sequence[T]]:
+    """Yield what there is, one answer of the server's after the other.
+
+    Args:
+        read: Asks for so many, behind so many that have come.
+    """
+    count = 0
+    while page := read(PAGE, count):
+        yield page
+        if len(page) < PAGE:
+            return
+        count += len(page)
 
 
 @contextmanager

@@ -17,14 +17,13 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import Log
 from prefect.client.schemas.sorting import LogSort
 
+from prefect_torchx._engine.server import pages
 from prefect_torchx.position import Shown, of_app
 from prefect_torchx.records import MAX_TIMES
 from torchx_core.specs import AppHandle
 
 __all__ = ["log_of", "shown_after"]
 
-PAGE = 200
-"""How many records Prefect's server returns at most."""
 MAX_RECORDS = 2000
 MAX_CHARS = 8_000_000
 """How much of the end of a log is read: more than a process brings there between two saves."""
@@ -73,12 +72,15 @@ def _end_of(client: SyncPrefectClient, log: LogFilter, since: float) -> list[Log
     found: dict[UUID, Log] = {}  # what is written meanwhile moves the rest to the next page
     after = LogFilterTimestamp.model_validate({"after_": datetime.fromtimestamp(since, UTC)})
     where = log.model_copy(update={"timestamp": after})
+
+    def read(limit: int, offset: int) -> list[Log]:
+        return client.read_logs(where, limit=limit, offset=offset, sort=LogSort.TIMESTAMP_DESC)
+
     size = 0
-    while len(found) < MAX_RECORDS and size < MAX_CHARS:
-        page = client.read_logs(where, limit=PAGE, offset=len(found), sort=LogSort.TIMESTAMP_DESC)
+    for page in pages(read):
         found |= {record.id: record for record in page}
         size += sum(len(record.message) for record in page)
-        if len(page) < PAGE:
+        if len(found) >= MAX_RECORDS or size >= MAX_CHARS:
             break
     return [*reversed(found.values())]
 

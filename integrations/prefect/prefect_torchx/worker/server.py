@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
@@ -23,6 +23,7 @@ from prefect.client.schemas.responses import SetStateStatus
 from prefect.client.schemas.sorting import LogSort
 from prefect.exceptions import ObjectNotFound
 
+from prefect_torchx._engine.server import PAGE
 from prefect_torchx.worker.adoption import WORKER_LABEL, Crew
 from prefect_torchx.worker.dispatch import Dispatch, latest_dispatch
 from torchx_core.specs import AppHandle
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FlowRuns"]
 
-PAGE: Final = 200
-"""What the server returns at most."""
 _WITH_AN_APP = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING, StateType.PAUSED]
 
 
