@@ -96,4 +96,8 @@ def _proxy(trial: Trial) -> DockerProxy:
 
 def _restart(trial: Trial) -> None:
     assert isinstance(trial.backend, DockerBackend)
-    trial.backend.restart(kill=trial.rng.random() < 0.5)
+    kill = trial.rng.random() < 0.5
+    if kill:
+        trial.promises.may_lose_unnoticed = True
+        trial.excuse("FAILED", " failed: ")  # it forgets the retry of a replica that fails at that moment
+    trial.backend.restart(kill=kill)

@@ -52,6 +52,8 @@ class Promises:
     reports: bool = True
     may_lose: bool = False
     """The supervisor was killed: what it had not stored may be lost, but lines not without a word."""
+    may_lose_unnoticed: bool = False
+    """The container engine was killed: what it had in memory is lost, and nobody can know."""
     may_drop: bool = False
     """The disk was full: lines may be lost, but not without a word, and nothing else."""
     may_end: frozenset[str] = frozenset()
@@ -149,7 +151,9 @@ def judge_lines(truth: Sequence[Copy], log: Sequence[Document], promises: Promis
     ]
     for key in sorted(shown.keys() | copies.keys()):
         said = copies[key].said if key in copies else []
-        found += _judge_attempt(key, said, shown.get(key, []), promises, lost=key in lost)
+        found += _judge_attempt(
+            key, said, shown.get(key, []), promises, lost=key in lost or promises.may_lose_unnoticed
+        )
     return found
 
 
