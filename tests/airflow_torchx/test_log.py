@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from airflow_torchx._log import LINES_PER_RECORD, AppLog, records
+from torchx_core.display.tails import TAIL_LINE_CHARS, TAIL_LINES
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,
@@ -15,7 +16,6 @@ from torchx_core.schedulers import (
     Result,
     StateChanged,
 )
-from torchx_core.schedulers.tails import TAIL_LINE_CHARS, TAIL_LINES
 from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
 from torchx_core.testing import FakeClock
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from torchx_core.display.text import as_shown
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,
@@ -15,7 +16,6 @@ from torchx_core.schedulers import (
     Result,
     StateChanged,
 )
-from torchx_core.schedulers.text import as_shown
 from torchx_core.specs import AppState, AppStatus
 
 __all__ = ["Board", "ReplicaRow"]

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from torchx_core.cli.styles import Paint, Style
+from torchx_core.display.text import as_shown
 from torchx_core.schedulers import LogLines
-from torchx_core.schedulers.text import as_shown
 
 __all__ = ["LinePrinter", "Selection"]
 

@@ -15,6 +15,7 @@ from torchx_core.cli.json_output import event_documents
 from torchx_core.cli.lines import LinePrinter, Selection
 from torchx_core.cli.options import MOMENT, cli_command
 from torchx_core.cli.output import Output
+from torchx_core.display.text import describe
 from torchx_core.errors import (
     InvalidInputError,
     MalformedAppHandleException,
@@ -22,7 +23,6 @@ from torchx_core.errors import (
     UnknownReplicaError,
 )
 from torchx_core.schedulers import Batch, LogLines, LogsLost, Stream
-from torchx_core.schedulers.text import describe
 from torchx_core.specs import make_app_handle
 
 __all__ = ["LogTarget", "command", "parse_target"]

@@ -9,6 +9,7 @@ from torchx_core.cli.json_output import event_documents
 from torchx_core.cli.lines import LinePrinter
 from torchx_core.cli.output import Output
 from torchx_core.cli.styles import DIM
+from torchx_core.display.text import describe
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,
@@ -19,7 +20,6 @@ from torchx_core.schedulers import (
     Result,
     StateChanged,
 )
-from torchx_core.schedulers.text import describe
 
 __all__ = ["JsonView", "PlainView", "SilentView", "View", "said"]
 

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from airflow_torchx._engine import Level
 from airflow_torchx._shown import Shown
+from torchx_core.display.levels import by_level
+from torchx_core.display.limits import LatestReports, LogLimit
+from torchx_core.display.tails import TAIL_LINE_CHARS, Tails
+from torchx_core.display.text import as_shown, describe, prefix
 from torchx_core.schedulers import AppEvent, LogLines, LogsLost, Metric, Progress, StateChanged
-from torchx_core.schedulers.latest_reports import LatestReports
-from torchx_core.schedulers.levels import by_level
-from torchx_core.schedulers.log_limit import LogLimit
-from torchx_core.schedulers.tails import TAIL_LINE_CHARS, Tails
-from torchx_core.schedulers.text import as_shown, describe, prefix
 from torchx_core.specs import AppHandle, AppStatus
 
 __all__ = ["AppLog", "Emit", "records"]

@@ -28,10 +28,10 @@ from prefect_torchx.driver import Follow, Procedure, patiently
 from prefect_torchx.naming import Holder, Standing, Work, is_given_up, stand
 from prefect_torchx.position import Position
 from prefect_torchx.reading import Page, Reading
+from torchx_core.display.text import whole_log
 from torchx_core.errors import TorchXError, UnknownAppException
 from torchx_core.launch import AppRequest, Patience
 from torchx_core.runner import Runner
-from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppHandle, AppStatus
 
 __all__ = ["Attachment", "OvertakenError", "Places", "Request"]

@@ -9,8 +9,7 @@ from typing import Any
 from prefect.types import SecretDict
 from pydantic_core import PydanticCustomError
 
-from prefect_torchx.hiding import hide, secret_texts
-from prefect_torchx.masking import Mask, mask_values
+from torchx_core.display.masking import Mask, hide, mask_values, secret_texts
 from torchx_core.errors import InvalidAppError, InvalidInputError, NotFoundError, did_you_mean
 from torchx_core.launch import AppDocument, to_document
 from torchx_core.specs import Role

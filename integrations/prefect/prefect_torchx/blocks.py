@@ -13,8 +13,7 @@ from pydantic_core import core_schema
 
 from prefect_torchx.block_fields import our_message, read_fields
 from prefect_torchx.dispatch import dispatch
-from prefect_torchx.hiding import reveal, secret_texts
-from prefect_torchx.masking import mask_values
+from torchx_core.display.masking import mask_values, reveal, secret_texts
 from torchx_core.launch import DEFAULT_SCHEDULER, check_target
 from torchx_core.specs import AppDef, AppHandle, make_app_handle
 

@@ -13,9 +13,9 @@ from prefect.blocks.abstract import JobRun
 from prefect_torchx._engine.causes import INTERRUPTIONS
 from prefect_torchx.app_run import AppRun
 from prefect_torchx.dispatch import dispatch
-from prefect_torchx.masking import make_mask, mask_status, mask_values
 from prefect_torchx.off_loop import in_daemon_thread
 from prefect_torchx.resumption import Resumption
+from torchx_core.display.masking import make_mask, mask_status, mask_values
 from torchx_core.errors import AppStatusError, UnknownAppException, WaitTimeoutError
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppHandle, AppState, AppStatus

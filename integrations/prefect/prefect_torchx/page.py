@@ -11,16 +11,16 @@ from typing import Final, final
 
 from prefect_torchx.delivery import END, Delivery, Keeper, Mark, Notice
 from prefect_torchx.log_shipper import LogShipper, Sender
-from prefect_torchx.masking import make_mask, mask_status
 from prefect_torchx.pictures import Pictures
 from prefect_torchx.position import Position, of_app
 from prefect_torchx.records import Record, Records
 from prefect_torchx.sink import Sink
+from torchx_core.display.limits import LogLimit
+from torchx_core.display.masking import make_mask, mask_status
+from torchx_core.display.tails import Tails
+from torchx_core.display.text import whole_log
 from torchx_core.errors import AppStatusError
 from torchx_core.schedulers import AppEvent, LogLines
-from torchx_core.schedulers.log_limit import LogLimit
-from torchx_core.schedulers.tails import Tails
-from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppDef, AppHandle, AppStatus
 
 __all__ = ["RunPage"]

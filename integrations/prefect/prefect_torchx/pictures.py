@@ -17,13 +17,13 @@ from prefect.events import emit_event
 
 from prefect_torchx.api import Api
 from prefect_torchx.artifacts import Artifacts, Drawn
-from prefect_torchx.curves import Curves, data_uri
-from prefect_torchx.masking import Mask
-from prefect_torchx.post_mortem import post_mortem
-from prefect_torchx.replicas import ReplicaTable
+from torchx_core.display.curves import Curves, data_uri
+from torchx_core.display.masking import Mask
+from torchx_core.display.post_mortem import post_mortem
+from torchx_core.display.replicas import ReplicaTable
+from torchx_core.display.tails import Tails
+from torchx_core.display.text import cut
 from torchx_core.schedulers import AppEvent, Metric, Progress, ReplicaChanged, StateChanged
-from torchx_core.schedulers.tails import Tails
-from torchx_core.schedulers.text import cut
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus
 from torchx_core.specs.handles import parse_app_handle
 

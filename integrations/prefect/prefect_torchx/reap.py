@@ -28,9 +28,9 @@ from prefect_torchx._engine.position_store import NotedApp, apps_of_flow_run
 from prefect_torchx._engine.server import ask_patiently, client_of_process
 from prefect_torchx.naming import FLOW_RUN, REAPED, Holder, is_given_up
 from prefect_torchx.rest import END_S, show_rest
+from torchx_core.display.text import whole_log
 from torchx_core.errors import TorchXError
 from torchx_core.runner import Runner, get_runner
-from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppHandle, is_terminal, parse_app_handle
 
 __all__ = ["Assessment", "Reaper", "reap_apps", "reap_leftovers", "with_reaper"]

@@ -15,8 +15,11 @@ from itertools import groupby, islice
 from time import monotonic
 from typing import NamedTuple, TypeAlias, final
 
-from prefect_torchx.masking import Mask
 from prefect_torchx.position import Position
+from torchx_core.display.levels import by_level
+from torchx_core.display.limits import LatestReports, Report
+from torchx_core.display.masking import Mask
+from torchx_core.display.text import as_shown, describe, prefix
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,
@@ -27,9 +30,6 @@ from torchx_core.schedulers import (
     Result,
     StateChanged,
 )
-from torchx_core.schedulers.latest_reports import LatestReports, Report
-from torchx_core.schedulers.levels import by_level
-from torchx_core.schedulers.text import as_shown, describe, prefix
 from torchx_core.specs import AppState
 
 __all__ = ["MAX_TIMES", "Record", "Records"]

@@ -14,9 +14,9 @@ from prefect_torchx.page import RunPage
 from prefect_torchx.reading import Reading, is_unfinished
 from prefect_torchx.saved_position import SavedPosition
 from prefect_torchx.sink import Sink
+from torchx_core.display.text import whole_log
 from torchx_core.runner import Runner
 from torchx_core.schedulers.secrets import MASK
-from torchx_core.schedulers.text import whole_log
 from torchx_core.specs import AppDef, AppHandle
 
 __all__ = ["END_S", "show_rest"]

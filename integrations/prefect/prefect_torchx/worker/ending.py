@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from prefect_torchx.masking import Mask, make_mask
 from prefect_torchx.worker.job import ROLE
+from torchx_core.display.masking import Mask, make_mask
 from torchx_core.errors import TorchXError
 from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle, AppState, AppStatus

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from prefect_torchx.post_mortem import LAST_LINES, PEER_LINES, PEERS, post_mortem
+from torchx_core.display.post_mortem import LAST_LINES, PEER_LINES, PEERS, post_mortem
+from torchx_core.display.tails import Tails
 from torchx_core.schedulers import LogLines
-from torchx_core.schedulers.tails import Tails
 from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
 
 HANDLE = "local_cwd://torchx/a-1"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchx_core.schedulers.levels import Level, by_level, level_of
+from torchx_core.display.levels import Level, by_level, level_of
 
 
 @pytest.mark.parametrize(

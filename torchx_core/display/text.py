@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TypeAlias, assert_never
 
-from torchx_core.schedulers.events import (
+from torchx_core.schedulers import (
     LogLines,
     LogsLost,
     Metric,

@@ -1,14 +1,21 @@
-"""How much of an app's output an engine's log shows."""
+"""How much an engine's log shows of what an app prints and reports."""
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import TypeAlias, final
 
-from torchx_core.schedulers.events import LogLines
-from torchx_core.schedulers.text import whole_log
+from torchx_core.display.text import whole_log
+from torchx_core.schedulers import LogLines, Metric, Progress
 from torchx_core.specs import AppHandle
 
-__all__ = ["LogLimit"]
+__all__ = ["LatestReports", "LogLimit", "Report"]
+
+EVERY_S = 1.0
+"""How often a report is shown: a program may make a thousand a second."""
+
+Report: TypeAlias = Progress | Metric
 
 
 @final
@@ -50,3 +57,35 @@ class LogLimit:
         if not self.left_out:
             return ""
         return f"{sum(self.left_out.values())} lines were left out; {whole_log(handle)}"
+
+
+@final
+class LatestReports:
+    """Keeps each replica's latest progress, and the latest of each of its metrics, until they are due."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        """Keep nothing yet.
+
+        Args:
+            clock: Tells when a second has passed.
+        """
+        self._clock = clock
+        self._waiting: dict[tuple[str, int, str], Report] = {}
+        self._due_at = float("-inf")
+
+    def take(self, report: Report) -> None:
+        """Keep it in place of the one before."""
+        name = report.name if isinstance(report, Metric) else ""
+        self._waiting[report.role, report.replica, name] = report
+
+    def due(self) -> Iterator[Report]:
+        """Yield what is to be shown now: once a second what is kept."""
+        if self._waiting and self._clock() >= self._due_at:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[Report]:
+        """Yield all that is kept: before the app's end is shown, and when nobody goes on here."""
+        waiting, self._waiting = self._waiting, {}
+        if waiting:
+            self._due_at = self._clock() + EVERY_S
+        yield from waiting.values()

@@ -4,7 +4,7 @@ from typing import Any
 
 from local_apps import app_of
 
-from prefect_torchx.replicas import MAX_ROWS, ReplicaTable
+from torchx_core.display.replicas import MAX_ROWS, ReplicaTable
 from torchx_core.schedulers import ReplicaChanged
 from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from torchx_core.display.tails import TAIL_LINE_CHARS, TAIL_LINES, Tails
 from torchx_core.schedulers import LogLines
-from torchx_core.schedulers.tails import TAIL_LINE_CHARS, TAIL_LINES, Tails
 
 
 def _lines(*texts: str, replica: int = 0) -> LogLines:

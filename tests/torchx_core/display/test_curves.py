@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from prefect_torchx.curves import MAX_CURVES, MAX_PICTURES, MAX_POINTS, Curves, data_uri, draw
+from torchx_core.display.curves import MAX_CURVES, MAX_PICTURES, MAX_POINTS, Curves, data_uri, draw
 from torchx_core.schedulers import Metric
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torchx_core.schedulers.tails import Tails
-from torchx_core.schedulers.text import cut
+from torchx_core.display.tails import Tails
+from torchx_core.display.text import cut
 from torchx_core.specs import AppHandle, AppState, AppStatus, ReplicaStatus
 from torchx_core.specs.structured_error import parse_structured_error
 
@@ -89,7 +89,7 @@ def _advice(status: AppStatus, handle: AppHandle, first: ReplicaStatus | None) -
         yield "The shell found no such program: check the role's `entrypoint`, its image and its `PATH`."
     yield f"Read the whole log: `torchx-core log {handle}`"
     yield f"See every replica: `torchx-core status {handle}`"
-    yield "Run it again: a retry of this Prefect run submits a new app, for this one has ended."
+    yield "Run it again: a retry submits a new app, for this one has ended."
 
 
 def _fenced(text: str) -> str:

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import final
 
-from torchx_core.schedulers.events import LogLines
-from torchx_core.schedulers.text import as_shown, cut
+from torchx_core.display.text import as_shown, cut
+from torchx_core.schedulers import LogLines
 
 __all__ = ["Tails"]
 

@@ -1,15 +1,21 @@
-"""Takes secrets out of plain values, which Prefect shows to everybody, and puts them back."""
+"""Hides secrets: in what people see, and in plain values that an engine shows to everybody."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, cast
 
 from torchx_core.errors import InvalidInputError, did_you_mean
-from torchx_core.schedulers.secrets import looks_secret, secret_parts
+from torchx_core.schedulers.secrets import MASK, looks_secret, secret_parts
+from torchx_core.specs import AppDef, AppStatus, ReplicaStatus, RoleStatus
 
-__all__ = ["hide", "reveal", "secret_texts"]
+__all__ = ["Mask", "hide", "make_mask", "mask_status", "mask_values", "reveal", "secret_texts"]
+
+MIN_SECRET_CHARS = 5
+"""Shorter values would be found in innocent places."""
 
 REFERENCE: Final = "$secret"
 """``{"$secret": name}`` stands for the secret of that name."""
@@ -19,6 +25,70 @@ _ASSIGNED: Final = re.compile(r"(?:^|[,;=])-{0,2}([\w-]+)(?=[=:])")
 _OPTION: Final = re.compile(r"--?([\w-]+)")
 _MODELS_PART: Final = re.compile(r"TOKENI[SZ]", re.IGNORECASE)
 """What has the word token in its name, and is none: ``--tokenizer bert``."""
+
+Mask: TypeAlias = Callable[[str], str]
+
+
+# --- in texts
+
+
+def make_mask(app: AppDef, hidden: Iterable[str] = ()) -> Mask:
+    """Return a function that hides what is secret in the app's variables: by name, or in a URL.
+
+    Args:
+        app: Whose variables.
+        hidden: What else to hide.
+    """
+    named = (part for role in app.roles for variable in role.env.items() for part in secret_parts(*variable))
+    return mask_values([*named, *hidden])
+
+
+def mask_values(values: Iterable[str]) -> Mask:
+    """Return a function that hides these values, line by line, wherever they stand in a text or in JSON."""
+    parts = {part for value in values for part in value.splitlines() if len(part) >= MIN_SECRET_CHARS}
+    if not parts:
+        return str
+    longest_first = sorted({way for part in parts for way in _ways_to_write(part)}, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, longest_first)))
+    return lambda text: pattern.sub(MASK, text)
+
+
+def mask_status(status: AppStatus, mask: Mask) -> AppStatus:
+    """Return the status with all that a program has said in it masked: an engine may keep an error."""
+    return replace(
+        status,
+        msg=mask(status.msg),
+        structured_error_msg=mask(status.structured_error_msg),
+        result=_masked(status.result, mask),
+        roles=[
+            RoleStatus(role.role, [_masked_replica(r, mask) for r in role.replicas]) for role in status.roles
+        ],
+    )
+
+
+def _masked_replica(replica: ReplicaStatus, mask: Mask) -> ReplicaStatus:
+    said = mask(replica.structured_error_msg)
+    return replace(replica, msg=mask(replica.msg), structured_error_msg=said)
+
+
+def _masked(value: object, mask: Mask) -> object:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return {mask(name): _masked(item, mask) for name, item in items}
+    if isinstance(value, list):
+        return [_masked(item, mask) for item in cast("list[object]", value)]
+    return value
+
+
+def _ways_to_write(text: str) -> Iterator[str]:
+    yield text
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+# --- in plain values
 
 
 def hide(
