@@ -97,7 +97,8 @@ def _proxy(trial: Trial) -> DockerProxy:
 def _restart(trial: Trial) -> None:
     assert isinstance(trial.backend, DockerBackend)
     kill = trial.rng.random() < 0.5
-    if kill:
-        trial.promises.may_lose_unnoticed = True
-        trial.excuse("FAILED", " failed: ")  # it forgets the retry of a replica that fails at that moment
+    trial.promises.may_lose_unfinished = True
+    trial.promises.may_lose_unnoticed = kill
+    # An engine that forgets the retry of a replica that fails at that moment may be unable to make up for it.
+    trial.excuse("FAILED", ": already exists")
     trial.backend.restart(kill=kill)

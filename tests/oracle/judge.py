@@ -54,6 +54,8 @@ class Promises:
     """The supervisor was killed: what it had not stored may be lost, but lines not without a word."""
     may_lose_unnoticed: bool = False
     """The container engine was killed: what it had in memory is lost, and nobody can know."""
+    may_lose_unfinished: bool = False
+    """The container engine was ended: a line that had no newline yet is lost, and nobody can know."""
     may_drop: bool = False
     """The disk was full: lines may be lost, but not without a word, and nothing else."""
     may_end: frozenset[str] = frozenset()
@@ -151,6 +153,8 @@ def judge_lines(truth: Sequence[Copy], log: Sequence[Document], promises: Promis
     ]
     for key in sorted(shown.keys() | copies.keys()):
         said = copies[key].said if key in copies else []
+        if promises.may_lose_unfinished:
+            said = [line._replace(sure=line.sure and line.eol) for line in said]
         found += _judge_attempt(
             key, said, shown.get(key, []), promises, lost=key in lost or promises.may_lose_unnoticed
         )

@@ -89,7 +89,8 @@ def _begun(view: AppView, now: float) -> Decision | None:
     waiting = tuple(r for r in view.replicas if restart and r.is_to_start(restart))
     if restart and waiting:
         return _restarting(view, restart, waiting, now)
-    return _failed(view, now) or _rest(view, now)
+    failed = [r for r in view.in_phase(Phase.DOWN) if r.last is None or r.last.code != 0]
+    return _failed(view, failed, now) if failed else _rest(view, now)
 
 
 def _stopping(view: AppView, stop: Stop, now: float) -> Decision | None:
@@ -136,18 +137,31 @@ def _restarting(
     return Halt(up) if late else None
 
 
-def _failed(view: AppView, now: float) -> Decision | None:
-    down = [r for r in view.in_phase(Phase.DOWN) if r.last is None or r.last.code != 0]
-    if not down:
-        return None
+def _failed(view: AppView, down: list[ReplicaView], now: float) -> Decision | None:
     failed = min(down, key=lambda r: (r.last and r.last.ended_at) or 0.0)
     planned = failed.planned
-    if planned.by_engine or failed.next_attempt > planned.max_retries:
+    if failed.next_attempt > planned.max_retries:
         return _broken(view, failed, now)
+    if planned.by_engine:
+        return _forgotten(view, failed, now)
     scope = [r for r in view.replicas if planned.policy != "ROLE" or r.planned.role == planned.role]
     targets = {r.planned.index: r.next_attempt for r in scope}
     number = len(view.records.restarts) + 1
     return Order(Restart(number=number, targets=targets, cause=why(view, failed), time=now))
+
+
+def _forgotten(view: AppView, failed: ReplicaView, now: float) -> Decision | None:
+    """Start again what the engine should have: it forgets a replica that fails just when it ends itself.
+
+    What somebody has stopped or killed stays down: the engine was right.
+
+    Source: seen on 20.10.24 with ``--live-restore``. It may refuse the start: "task already exists".
+    """
+    noted = view.volume_state.attempts.get(failed.planned.index, ())
+    if not noted or noted[-1].code is None or noted[-1].told:
+        return _broken(view, failed, now)
+    waited_s = now - (noted[-1].ended_at or 0.0)
+    return None if 0 <= waited_s < _PATIENCE_S else Launch((failed,), {})
 
 
 def _rest(view: AppView, now: float) -> Decision | None:

@@ -116,6 +116,25 @@ def test_what_the_engine_restarts_and_leaves_down_has_failed() -> None:
     assert decide(view(again), NOW) is None
 
 
+@pytest.mark.parametrize("now", [NOW + 6, NOW - 60], ids=["it had its time", "its clock is ahead"])
+def test_what_the_engine_forgets_to_restart_is_started(now: float) -> None:
+    """Its journal says that it failed by itself, and the engine, which may have been away, had some time."""
+    failed = replica(0, Phase.DOWN, ended(0, 3), max_retries=1, by_engine=True)
+    noted = VolumeState(attempts={0: failed.attempts})
+    assert decide(view(failed, volume_state=noted), NOW + 1) is None
+    assert decide(view(failed, volume_state=noted), now) == Launch((failed,), {})
+
+
+@pytest.mark.parametrize(
+    ("ends", "max_retries"), [(ended(1, 3), 1), (ended(0, 143, told=True), 1), (running(0), 1)]
+)
+def test_what_the_engine_leaves_down_for_a_reason_is_not_started(ends: Attempt, max_retries: int) -> None:
+    """It was its last attempt, or somebody has stopped it, or killed it with its journal's script."""
+    seen = replica(0, Phase.DOWN, ends, max_retries=max_retries, by_engine=True)
+    noted = VolumeState(attempts={0: seen.attempts})
+    assert isinstance(decide(view(seen, volume_state=noted), NOW + 60), End)
+
+
 class TestRestart:
     """A restart that was ordered is brought to its end by whoever looks."""
 
