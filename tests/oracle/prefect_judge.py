@@ -281,7 +281,7 @@ def app_of(record: Document) -> str:
 
 def _texts(records: Iterable[Document]) -> Iterator[tuple[tuple[str, int] | None, str]]:
     """Yield the lines of the records, each with whose it is; pieces of a long line as one."""
-    waiting: dict[tuple[str, int], str] = {}
+    waiting: dict[str, tuple[tuple[str, int], str]] = {}  # by logger: a result may come between two pieces
     for record in records:
         source = source_of(record)
         if not source:
@@ -292,14 +292,13 @@ def _texts(records: Iterable[Document]) -> Iterator[tuple[tuple[str, int] | None
         for line in record["message"].split("\n"):
             found = _PREFIXED.fullmatch(line)
             text = found[3] if found and (found[1], int(found[2])) == where else f"not prefixed: {line}"
+            before = waiting.get(record["name"])
             if text.startswith("…"):
-                waiting[where] = waiting.get(where, "") + text[1:]
-                continue
-            if where in waiting:
-                yield where, waiting[where]
-            waiting[where] = text
-    for where, text in waiting.items():
-        yield where, text
+                text = (before[1] if before else "") + text[1:]
+            elif before:
+                yield before
+            waiting[record["name"]] = where, text
+    yield from waiting.values()
 
 
 def _time(record: Document) -> float:

@@ -66,7 +66,10 @@ def test_a_breach_is_told_by_its_name(lines: list[str], name: str) -> None:
 
 def test_a_long_line_is_put_together_from_its_pieces() -> None:
     """Prefect's log shows it cut, each piece but the first with an ellipsis."""
-    assert _names(_log(SHOWN[0][:20], f"…{SHOWN[0][20:]}", *SHOWN[1:])) == set()
+    pieces = _log(SHOWN[0][:20], f"…{SHOWN[0][20:]}", *SHOWN[1:])
+    assert _names(pieces) == set()
+    result = _record("[r0/0] result 5", at=1, source="r0.0.results")
+    assert _names([*pieces[:2], result, *pieces[2:]]) == set()
 
 
 def test_the_end_of_the_log_may_be_missing_where_nobody_follows() -> None:
