@@ -16,7 +16,7 @@ from task_tries import make_try
 from airflow_torchx import _attachment
 from airflow_torchx._attachment import Attachment
 from airflow_torchx._memory import ProbingMemory
-from airflow_torchx._ownership import sign_off
+from airflow_torchx._ownership import OvertakenError, sign_off
 from torchx_core.errors import InvalidAppError
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
@@ -73,6 +73,28 @@ def test_a_retry_does_not_follow_an_app_that_is_being_cancelled(bench: Bench, tm
     first = bench.runner.status(next(iter(bench.apps())))
     assert first is not None
     assert first.msg == "the first try timed out"
+
+
+def test_a_try_that_was_frozen_shows_nothing_that_a_newer_one_shows(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow has given it up meanwhile, and the newer try has the app and its log."""
+    monkeypatch.setattr(_attachment, "ASK_EVERY_S", 0.0)
+    program = f"echo a; until [ -e '{tmp_path}/go' ]; do sleep 0.05; done; echo b"
+    request = Request(app_of("sh", "-c", program))
+
+    def look(_attachment: Attachment) -> None:
+        if screen.lines and not (tmp_path / "go").exists():
+            bench.attachment(request, number=2).attach()
+            (tmp_path / "go").touch()
+
+    frozen = bench.attachment(request, look=look)
+    screen = bench.screen
+    frozen.attach()
+    with pytest.raises(OvertakenError, match="newer try"):
+        frozen.follow()
+    assert screen.lines == ["a"]
+    assert list(bench.apps().values()) != [AppState.CANCELLED]
 
 
 def test_it_is_so_without_a_record_too(bench: Bench, tmp_path: Path) -> None:

@@ -249,7 +249,8 @@ class TaskTrial:
     def _judge_log(self, truth: list[Copy]) -> list[Violation]:
         self.log = [self.airflow.log(self.task, each) for each in self.airflow.tries(self.task)]
         lines = [line for page in self.log for line in page.split("\n")]
-        return judge_task_log(truth, lines, cut_short=self.cut_short)
+        is_merged = any(".log.trigger." in line for line in lines)
+        return judge_task_log(truth, lines, cut_short=self.cut_short, is_merged=is_merged)
 
     def _judge_end(self, state: str, number: int, last: AppStatus | None) -> None:
         if last is None:

@@ -20,12 +20,15 @@ _WHO = re.compile(r"(\w+)/(\d+)/(\d+)(@\S+)? (stdout|stderr) ")
 _OURS = re.compile(r"(is [A-Z]{6}|progress \d|metric loss|result |.* output lost: )")
 """How a line begins by which the engine tells something else of a replica."""
 
+_IN_A_MILLISECOND = 100
+"""How far lines may change places where Airflow merges several files of one try: it goes by milliseconds."""
+
 Stream = tuple[str, str]
 """Whose lines they are (``ROLE/REPLICA/ATTEMPT@APP``), and the stream."""
 
 
 def judge_task_log(
-    truth: Sequence[Copy], log: Sequence[str], *, cut_short: Collection[str] = ()
+    truth: Sequence[Copy], log: Sequence[str], *, cut_short: Collection[str] = (), is_merged: bool = False
 ) -> list[Violation]:
     """Return every promise about lines that was broken.
 
@@ -33,6 +36,7 @@ def judge_task_log(
         truth: Of all apps of the task.
         log: The lines of all tries, in order.
         cut_short: The apps of which the log may lack the end.
+        is_merged: Whether a try has several log files, as one that was deferred has.
     """
     shown: dict[Stream, list[str]] = defaultdict(list)
     nameless: Counter[str] = Counter()
@@ -57,6 +61,8 @@ def judge_task_log(
         bars.update(f"[{copy.role}/{copy.replica}] {line}" for line in whole if not _WHO.match(line))
         surely = [line for line in sure if _WHO.match(line)]
         got = shown.pop((who_says, stream), [])
+        if is_merged:
+            got = _in_place(got, own)
         found += _judge_stream(f"{who_says} {stream}", [] if may_end else surely, own, got)
     for (who_says, stream), lines in shown.items():
         found.append(Violation("strange-line", f"{who_says} {stream}: {lines[0][:80]!r}"))
@@ -68,6 +74,13 @@ def judge_task_log(
         if text in bars or not any(each.startswith(text) for each in bars)  # else cut by the program's end
     ]
     return found
+
+
+def _in_place(got: list[str], own: list[str]) -> list[str]:
+    """Return the lines with those put back that have moved within a millisecond."""
+    place = {line: i for i, line in enumerate(own)}
+    near = all(abs(place.get(line, i) - i) <= _IN_A_MILLISECOND for i, line in enumerate(got))
+    return sorted(got, key=lambda line: place.get(line, len(own))) if near else got
 
 
 def _as_shown(copy: Copy, stream: str) -> tuple[list[str], list[str]]:

@@ -72,3 +72,13 @@ def test_each_breach_has_its_name(what: str) -> None:
     spoil, name = SPOILS[what]
     spoil(log)
     assert name in _names(log)
+
+
+def test_lines_of_one_millisecond_may_change_places_where_airflow_merges_files() -> None:
+    """It puts records of several files in order by the millisecond; lost and repeated lines are told."""
+    log = _good_log()
+    log[2], log[4] = log[4], log[2]
+    assert [each.name for each in judge_task_log([_copy()], log)] == ["disorder"]
+    assert judge_task_log([_copy()], log, is_merged=True) == []
+    names = {each.name for each in judge_task_log([_copy()], [*log, log[2]], is_merged=True)}
+    assert names == {"repeated-line"}

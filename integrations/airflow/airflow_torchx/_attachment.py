@@ -29,7 +29,7 @@ from time import monotonic, time
 from typing import Protocol
 
 from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral
-from airflow_torchx._ownership import OvertakenError, sign, sign_off
+from airflow_torchx._ownership import OvertakenError, check_owner, sign, sign_off
 from airflow_torchx._persistence import TICK_S, Persistence
 from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
 from airflow_torchx._record import AirflowUnavailableError, Memory, Record
@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 1.0
 """At most so much of the log can come again after a crash, where no log file of an earlier try tells."""
+ASK_EVERY_S = 2.0
+"""How often it is asked whether a newer try has the app: who was frozen meanwhile has heard of nothing."""
 GIVE_UP_S = 1800.0
 """How long the scheduler may be away while there is an app: as long as it may for a trigger."""
 GIVE_UP_FIRST_S = 60.0
@@ -134,6 +136,7 @@ class Attachment:
         self._saved: Record | None = None
         self._saved_at = float("-inf")
         self._arrived: str | None = None
+        self._ask_at = float("inf")
 
     @property
     def record(self) -> Record:
@@ -232,6 +235,7 @@ class Attachment:
         """Show the app's events from the cursor on until it is terminal, and return its status.
 
         Raises:
+            OvertakenError: A newer try has it.
             UnknownAppException: It was deleted meanwhile.
             SchedulerError: The scheduler is away for too long; the app goes on.
         """
@@ -255,6 +259,7 @@ class Attachment:
         """Show batch after batch; yield the app's status with the last one, None with the others."""
         patience = self._absences.patience()
         self._arrived = self.record.cursor
+        self._ask_at = monotonic() + ASK_EVERY_S
         while True:
             seen = self.record.cursor
             try:
@@ -270,6 +275,7 @@ class Attachment:
     def _shown_at_once(self) -> Generator[AppStatus | None]:
         """Do so until the scheduler goes away."""
         for batch in self._batches():
+            self._look_for_a_newer_try()
             status = None
             for event in batch.events:
                 self._log.write(event)
@@ -284,6 +290,12 @@ class Attachment:
             self._look(self)
             yield status
         self.save_position()
+
+    def _look_for_a_newer_try(self) -> None:
+        """Raise OvertakenError, now and then, where a newer try shows the app by now."""
+        if monotonic() >= self._ask_at:
+            check_owner(self._runner, self.handle, self._try)
+            self._ask_at = monotonic() + ASK_EVERY_S
 
     def app(self) -> AppDef:
         """Return the app held, as it was submitted.

@@ -11,7 +11,7 @@ from torchx_core.errors import TorchXError
 from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle
 
-__all__ = ["OvertakenError", "sign", "sign_off"]
+__all__ = ["OvertakenError", "check_owner", "sign", "sign_off"]
 
 TRIES = 3
 
@@ -45,11 +45,22 @@ def sign_off(runner: Runner, handle: AppHandle, this_try: TaskTry) -> None:
     _sign(runner, handle, this_try, this_try.cancelled_token)
 
 
+def check_owner(runner: Runner, handle: AppHandle, this_try: TaskTry) -> str | None:
+    """Return who owns the app.
+
+    Raises:
+        OvertakenError: A newer try.
+        UnknownAppException: There is no such app.
+    """
+    owner = runner.owner(handle)
+    if try_number_of(owner) > this_try.number:
+        raise OvertakenError(handle, str(owner))
+    return owner
+
+
 def _sign(runner: Runner, handle: AppHandle, this_try: TaskTry, token: str) -> bool:
     for _ in range(TRIES):
-        owner = runner.owner(handle)
-        if try_number_of(owner) > this_try.number:
-            raise OvertakenError(handle, str(owner))
+        owner = check_owner(runner, handle, this_try)
         if was_given_up(owner):
             return False
         if runner.take_over(handle, token, expected=owner):
