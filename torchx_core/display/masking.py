@@ -122,15 +122,17 @@ def hide(
             secret = key or "url"
         return value if secret is None else _kept(secret, value, secrets)
     if isinstance(value, Mapping):
-        if _is_reference(value):
-            return value
+        fields = cast("Mapping[Any, Any]", value)
+        if _is_reference(fields):
+            return fields
         return {
             name: hide(item, secrets, str(name), words=words or name == "args")
-            for name, item in value.items()
+            for name, item in fields.items()
         }
     if isinstance(value, list | tuple):
-        keys = _keys_of_words(value, key) if words else [key] * len(value)
-        return [hide(item, secrets, of, words=words) for item, of in zip(value, keys, strict=True)]
+        items = cast("Sequence[Any]", value)
+        keys = _keys_of_words(items, key) if words else [key] * len(items)
+        return [hide(item, secrets, of, words=words) for item, of in zip(items, keys, strict=True)]
     return value
 
 
@@ -153,11 +155,12 @@ def reveal(value: Any, secrets: Mapping[str, Any]) -> Any:  # noqa: ANN401
         InvalidInputError: There is no secret of that name.
     """
     if isinstance(value, Mapping):
-        if _is_reference(value):
-            return _found(str(value[REFERENCE]), secrets)
-        return {name: reveal(item, secrets) for name, item in value.items()}
+        fields = cast("Mapping[Any, Any]", value)
+        if _is_reference(fields):
+            return _found(str(fields[REFERENCE]), secrets)
+        return {name: reveal(item, secrets) for name, item in fields.items()}
     if isinstance(value, list | tuple):
-        return [reveal(item, secrets) for item in value]
+        return [reveal(item, secrets) for item in cast("Sequence[Any]", value)]
     return value
 
 

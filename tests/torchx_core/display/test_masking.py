@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from local_apps import app_of
@@ -124,7 +124,7 @@ def test_what_is_hidden_stays_as_it_is() -> None:
         ("A=1,HF_TOKEN=sesame,B=2", {"sesame", "sesame,B=2"}),
         ("HF_TOKEN=sesame python train.py", {"sesame", "sesame python train.py"}),
         ("env=API_KEY:a=b", {"a=b"}),
-        ("sesame=open", set()),
+        ("sesame=open", set[str]()),
     ],
 )
 def test_what_a_word_assigns_is_not_shown_either(word: str, texts: set[str]) -> None:
@@ -150,5 +150,7 @@ def test_an_unknown_secret_is_named() -> None:
 def _named(value: Any) -> Any:
     """Write every reference as ``<>``."""
     if isinstance(value, dict):
-        return "<>" if set(value) == {"$secret"} else {key: _named(item) for key, item in value.items()}
-    return [_named(item) for item in value] if isinstance(value, list) else value
+        fields = cast("dict[str, Any]", value)
+        named = {key: _named(item) for key, item in fields.items()}
+        return "<>" if set(fields) == {"$secret"} else named
+    return [_named(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value

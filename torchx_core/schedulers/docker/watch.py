@@ -14,7 +14,7 @@ from typing import Final, TypeVar, cast
 
 from torchx_core.errors import SchedulerError, UnknownAppException
 from torchx_core.schedulers.docker.client import Engine
-from torchx_core.schedulers.docker.decide import Decision, decide
+from torchx_core.schedulers.docker.decide import Decision, Halt, decide
 from torchx_core.schedulers.docker.exchange import Exchange
 from torchx_core.schedulers.docker.polling import lease_renewal, look, reports
 from torchx_core.schedulers.docker.reconcile import carry_out
@@ -198,6 +198,9 @@ class Watch:
             carry_out(self._engine, view, due)
         except SchedulerError as err:
             self._away(err, time.monotonic())
+        else:
+            if isinstance(due, Halt):  # takes the engine its time, and for ever where it cannot
+                self._pause(time.monotonic())
 
     def _away(self, err: Exception, now: float) -> None:
         if self._away_since is None:
@@ -207,6 +210,9 @@ class Watch:
             if isinstance(err, SchedulerError):
                 raise err
             raise unreachable(self._engine.endpoint, err) from err
+        self._pause(now)
+
+    def _pause(self, now: float) -> None:
         self._look_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, _LAST_PAUSE_S)
 

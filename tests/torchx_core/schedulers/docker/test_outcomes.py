@@ -21,6 +21,7 @@ from docker_images import PYTHON_IMAGE, SHELL_IMAGE
 from torchx_core.errors import InvalidRunConfigException
 from torchx_core.runner import Runner
 from torchx_core.schedulers import CancelOutcome
+from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.labels import app_key
 from torchx_core.schedulers.docker.polling import look
 from torchx_core.specs import AppDef, AppState, AppStatus, CfgVal, Resource, RetryPolicy, Role
@@ -35,6 +36,7 @@ make_runner(url).run(app, "local_docker", cfg, app_id="one")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 _ONE = "local_docker://tests/one"
+TOO_MANY = 15
 
 
 @pytest.fixture
@@ -112,6 +114,30 @@ def test_a_cancel_that_nobody_served_is_served_by_who_looks(
     assert not all_down(client)
     status = end(runner, handle)
     assert (status.state, status.msg) == (AppState.CANCELLED, "late")
+
+
+def test_an_engine_that_cannot_kill_is_not_asked_again_and_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen on 28.5.2: it says nothing, and works at each request for twenty seconds."""
+    monkeypatch.setattr("torchx_core.schedulers.docker.decide._PATIENCE_S", -1.0)
+    asked: list[str] = []
+    stop = Engine.stop
+
+    def do_nothing(_engine: Engine, container: str, _grace_s: int) -> None:
+        asked.append(container)
+
+    monkeypatch.setattr(Engine, "stop", do_nothing)
+    handle = runner.run(app(Hold()), "local_docker", {"grace_s": 0.0})
+    runner.cancel(handle)
+    until = time.monotonic() + 3.0
+    for _ in runner.follow(handle, tick_s=0.1):
+        if time.monotonic() > until:
+            break
+    monkeypatch.setattr(Engine, "stop", stop)
+    runner.cancel(handle, grace_s=0.0)
+    assert end(runner, handle).state == AppState.CANCELLED
+    assert 2 < len(asked) < TOO_MANY  # the cancel's own, and then less and less often
 
 
 @pytest.mark.parametrize(("cfg", "reason"), [({"lease_s": 2.0}, "lease"), ({"timeout_s": 2.0}, "deadline")])
