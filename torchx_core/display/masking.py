@@ -122,7 +122,7 @@ def hide(
             secret = key or "url"
         return value if secret is None else _kept(secret, value, secrets)
     if isinstance(value, Mapping):
-        fields = cast("Mapping[Any, Any]", value)
+        fields = cast("Mapping[str, Any]", value)
         if _is_reference(fields):
             return fields
         return {
@@ -155,7 +155,7 @@ def reveal(value: Any, secrets: Mapping[str, Any]) -> Any:  # noqa: ANN401
         InvalidInputError: There is no secret of that name.
     """
     if isinstance(value, Mapping):
-        fields = cast("Mapping[Any, Any]", value)
+        fields = cast("Mapping[str, Any]", value)
         if _is_reference(fields):
             return _found(str(fields[REFERENCE]), secrets)
         return {name: reveal(item, secrets) for name, item in fields.items()}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -153,4 +154,4 @@ def _named(value: Any) -> Any:
         fields = cast("dict[str, Any]", value)
         named = {key: _named(item) for key, item in fields.items()}
         return "<>" if set(fields) == {"$secret"} else named
-    return [_named(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+    return [_named(item) for item in cast("Sequence[Any]", value)] if isinstance(value, list) else value
