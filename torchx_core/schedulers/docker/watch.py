@@ -64,6 +64,7 @@ class Watch:
         self._ended_look = 1
         self._ends: int = 0
         self._due_since = 0.0
+        self._halting_since: float | None = None
         self._again_s = _IDLE_LOOK_S
         self.due: Decision | None = None
         """What is to be done; `act` does it."""
@@ -161,6 +162,8 @@ class Watch:
             self._away_since, self._pause_s, self._again_s = None, _FIRST_PAUSE_S, _FIRST_AGAIN_S
         self.due = decide(view, time.time())
         self._due_since = now
+        if not isinstance(self.due, Halt):
+            self._halting_since = None
         if self._look_at > now:  # else it was rung meanwhile, and the next look is the first
             self._look_at = min(self._look_at, now + self._patience(view))
         self._looks += 1
@@ -199,8 +202,21 @@ class Watch:
         except SchedulerError as err:
             self._away(err, time.monotonic())
         else:
-            if isinstance(due, Halt):  # takes the engine its time, and for ever where it cannot
-                self._pause(time.monotonic())
+            if isinstance(due, Halt):
+                self._halted(due, time.monotonic())
+
+    def _halted(self, halt: Halt, now: float) -> None:
+        """Leave the engine its time to kill; one that was started again may be unable to (seen on 28.5.2).
+
+        Raises:
+            SchedulerError: It has had enough of it.
+        """
+        if self._halting_since is None:
+            self._halting_since = now
+        elif now - self._halting_since > _AWAY_S:
+            names = ", ".join(replica.planned.container for replica in halt.replicas)
+            raise SchedulerError(f"the engine cannot kill {names}; restart the engine", retryable=True)
+        self._pause(now)
 
     def _away(self, err: Exception, now: float) -> None:
         if self._away_since is None:

@@ -18,9 +18,10 @@ from docker_apps import app, connected, end, make_runner, new_runner, role, stat
 from docker_engine import DockerEngine
 from docker_images import PYTHON_IMAGE, SHELL_IMAGE
 
-from torchx_core.errors import InvalidRunConfigException
+from torchx_core.errors import InvalidRunConfigException, SchedulerError
 from torchx_core.runner import Runner
 from torchx_core.schedulers import CancelOutcome
+from torchx_core.schedulers.docker import decide, watch
 from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.labels import app_key
 from torchx_core.schedulers.docker.polling import look
@@ -116,11 +117,12 @@ def test_a_cancel_that_nobody_served_is_served_by_who_looks(
     assert (status.state, status.msg) == (AppState.CANCELLED, "late")
 
 
-def test_an_engine_that_cannot_kill_is_not_asked_again_and_again(
+def test_an_engine_that_cannot_kill_is_asked_now_and_then_and_told_of(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen on 28.5.2: it says nothing, and works at each request for twenty seconds."""
-    monkeypatch.setattr("torchx_core.schedulers.docker.decide._PATIENCE_S", -1.0)
+    monkeypatch.setattr(decide, "_PATIENCE_S", -1.0)
+    monkeypatch.setattr(watch, "_AWAY_S", 2.0)
     asked: list[str] = []
     stop = Engine.stop
 
@@ -130,14 +132,11 @@ def test_an_engine_that_cannot_kill_is_not_asked_again_and_again(
     monkeypatch.setattr(Engine, "stop", do_nothing)
     handle = runner.run(app(Hold()), "local_docker", {"grace_s": 0.0})
     runner.cancel(handle)
-    until = time.monotonic() + 3.0
-    for _ in runner.follow(handle, tick_s=0.1):
-        if time.monotonic() > until:
-            break
-    monkeypatch.setattr(Engine, "stop", stop)
-    runner.cancel(handle, grace_s=0.0)
-    assert end(runner, handle).state == AppState.CANCELLED
+    with pytest.raises(SchedulerError, match=r"cannot kill \S+; restart the engine"):
+        list(runner.follow(handle))
     assert 2 < len(asked) < TOO_MANY  # the cancel's own, and then less and less often
+    monkeypatch.setattr(Engine, "stop", stop)
+    assert end(runner, handle).state == AppState.CANCELLED
 
 
 @pytest.mark.parametrize(("cfg", "reason"), [({"lease_s": 2.0}, "lease"), ({"timeout_s": 2.0}, "deadline")])
