@@ -275,27 +275,22 @@ class Attachment:
     def _shown_at_once(self) -> Generator[AppStatus | None]:
         """Do so until the scheduler goes away."""
         for batch in self._batches():
-            self._look_for_a_newer_try()
+            if monotonic() >= self._ask_at:
+                check_owner(self._runner, self.handle, self._try)
+                self._ask_at = monotonic() + ASK_EVERY_S
             status = None
             for event in batch.events:
                 self._log.write(event)
                 if isinstance(event, StateChanged) and event.status is not None:
                     status = event.status
             self._log.tick()
-            self._record = replace(
-                self.record, cursor=batch.cursor, ended=status.state.name if status else ""
-            )
+            ended = status.state.name if status else ""
+            self._record = replace(self.record, cursor=batch.cursor, ended=ended)
             if monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_arrived()
             self._look(self)
             yield status
         self.save_position()
-
-    def _look_for_a_newer_try(self) -> None:
-        """Raise OvertakenError, now and then, where a newer try shows the app by now."""
-        if monotonic() >= self._ask_at:
-            check_owner(self._runner, self.handle, self._try)
-            self._ask_at = monotonic() + ASK_EVERY_S
 
     def app(self) -> AppDef:
         """Return the app held, as it was submitted.
@@ -363,9 +358,8 @@ class Attachment:
         """Submit the recorded app, or go on with what is there, until there is one to follow."""
         while True:
             status = self._absences.ask(lambda: self._runner.status(self.handle))
-            match find(
-                status.state if status else None, self.record, elsewhere=may_be_elsewhere(self.record)
-            ):
+            state = status.state if status else None
+            match find(state, self.record, elsewhere=may_be_elsewhere(self.record)):
                 case Finding.LIVE:
                     assert status is not None
                     self._record = replace(self.record, submitted=True, missed_since=None)
@@ -456,10 +450,8 @@ class Attachment:
         self.follow()
 
     def _next_attempt(self, why: str) -> None:
-        attempt = self.record.attempt + 1
-        self._record = self._fresh_record(
-            salt=self.record.salt, attempt=attempt, unwatched=self.record.unwatched
-        )
+        last, attempt = self.record, self.record.attempt + 1
+        self._record = self._fresh_record(salt=last.salt, attempt=attempt, unwatched=last.unwatched)
         self._log.say(f"{why}; starting attempt {attempt + 1} as {self.handle}")
 
     def _fresh_record(self, *, salt: str | None = None, attempt: int = 0, unwatched: bool = False) -> Record:
