@@ -122,7 +122,16 @@ class LocalFeed(RecordFeed[AppRecord]):
         """Use the pause to see that a cancel which the supervisor does not serve is carried out."""
         self._cancelled = is_there(self._record.path(CANCEL))
         if self._cancelled:
-            reconcile(self._record)
+            self._reconcile()
+
+    def _reconcile(self) -> machine.State:
+        """Return the app's true state; somebody may delete it meanwhile."""
+        try:
+            return reconcile(self._record)
+        except FileNotFoundError as err:
+            if is_there(self._record.directory):
+                raise
+            raise UnknownAppException(self._handle) from err
 
     def _entries(self) -> list[Entry]:
         """Return some whole records that follow our place."""
@@ -147,7 +156,7 @@ class LocalFeed(RecordFeed[AppRecord]):
         """Return the terminal batch; the supervisor said that this is the end, or is gone."""
         if not is_there(self._record.directory):
             raise UnknownAppException(self._handle)
-        state = reconcile(self._record)
+        state = self._reconcile()
         if state.phase != machine.ENDED:
             return None  # somebody started the app a moment ago
         self._at = DONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from functools import partial
@@ -12,9 +13,13 @@ import pytest
 from local_apps import app_of, escapee, kill, running, supervisor_of, wait_until_unserved
 
 from torchx_core import AppState, Runner
+from torchx_core.errors import UnknownAppException
 from torchx_core.schedulers import AppEvent, LogsLost, StateChanged
+from torchx_core.schedulers.local import feed
+from torchx_core.schedulers.local.liveness import end_by_force, reconcile
+from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.supervisor.journal import encode_event
-from torchx_core.supervisor.machine import Exited
+from torchx_core.supervisor.machine import Exited, State
 from torchx_core.supervisor.records import JOURNAL
 from torchx_core.testing import wait_until
 
@@ -197,3 +202,21 @@ def test_time_until_truth(runner: Runner, state_dir: Path) -> None:
 def _has_ended(runner: Runner, handle: str) -> bool:
     status = runner.status(handle)
     return status is not None and status.is_terminal()
+
+
+def test_an_app_that_is_deleted_while_a_follower_ends_it_is_unknown(
+    runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look for its directory and the lock in it somebody has deleted the app."""
+    handle = runner.run(app_of("sleep", "600.9"), "local_cwd", app_id="one")
+    wait_until(partial(running, "600.9"), PATIENCE_S)
+    kill(*supervisor_of(state_dir, "one"))
+
+    def delete_first(record: AppRecord) -> State:
+        end_by_force(record.directory)
+        shutil.rmtree(record.directory)
+        return reconcile(record)
+
+    monkeypatch.setattr(feed, "reconcile", delete_first)
+    with pytest.raises(UnknownAppException):
+        list(runner.follow(handle))
