@@ -159,11 +159,11 @@ class Watch:
 
     def _adopt(self, view: AppView, now: float) -> None:
         if self._away_since is not None:
-            self._away_since, self._pause_s, self._again_s = None, _FIRST_PAUSE_S, _FIRST_AGAIN_S
+            self._away_since, self._again_s = None, _FIRST_AGAIN_S
         self.due = decide(view, time.time())
         self._due_since = now
         if not isinstance(self.due, Halt):
-            self._halting_since = None
+            self._halting_since, self._pause_s = None, _FIRST_PAUSE_S
         if self._look_at > now:  # else it was rung meanwhile, and the next look is the first
             self._look_at = min(self._look_at, now + self._patience(view))
         self._looks += 1
