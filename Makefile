@@ -13,6 +13,7 @@ BENCH_ARGS ?=
 HOURS ?= 2
 SEED ?= 1
 ORACLE_ARGS ?=
+ORACLE_BACKENDS ?= fake local_cwd local_docker slurm torchx:local_cwd
 ORACLE_ENGINES ?= $(patsubst tests/oracle/engine_%.py,%,$(wildcard tests/oracle/engine_*.py))
 
 BIN := .venv/bin
@@ -80,7 +81,8 @@ oracle: .venv/dev.stamp docker-engine ## attack every promise for five minutes; 
 	  --backend local_cwd fake --weight fake=5 $(ORACLE_ARGS)
 
 oracle-long: .venv/dev.stamp docker-engine ## the same for HOURS=2; SEED= decides which scenarios
-	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds $$(( $(HOURS) * 3600 )) --seed $(SEED) $(ORACLE_ARGS)
+	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds $$(( $(HOURS) * 3600 )) --seed $(SEED) \
+	  --backend $(ORACLE_BACKENDS) --weight fake=60 $(ORACLE_ARGS)
 	PYTHONPATH=tests/support:tests/oracle ORACLE_FUZZ=1000000 $(BIN)/pytest tests/oracle/test_fuzz_answers.py -k only_our_own
 
 oracle-engines: .venv/dev.stamp ## the same with tasks of real engines for HOURS=2; ORACLE_ENGINES=airflow
@@ -177,7 +179,7 @@ clean: ## remove what make made
 .venv/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/dev.txt
 	@echo "installing the project, its engines and its tools into .venv"
 	@$(UV) --constraint constraints/dev.txt --group test --group lint --group docs --group bench \
-	  --editable '.[cli,docker,ssh]' --editable integrations/airflow --editable integrations/prefect
+	  --editable '.[cli,docker]' --editable integrations/airflow --editable integrations/prefect
 	@touch $@
 
 .venv/bench.stamp: .venv/dev.stamp constraints/bench-airflow.txt
@@ -196,7 +198,7 @@ clean: ## remove what make made
 	@echo "installing the project into .venv-debian-$*"
 	@tests/support/newer_debian.sh $* constraints/make_venv.sh python3 .venv-debian-$*
 	@tests/support/newer_debian.sh $* $(BIN)/uv pip install --quiet --python .venv-debian-$*/bin/python \
-	  --constraint constraints/dev.txt --group test --editable '.[cli,docker,ssh]'
+	  --constraint constraints/dev.txt --group test --editable '.[cli,docker]'
 	@touch $@
 
 .venv-airflow-%/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/airflow-%.txt

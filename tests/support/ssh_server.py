@@ -31,8 +31,8 @@ class SshServer:
     """One server; a context.
 
     Args:
-        folder: Its keys, configuration and log go there; also ``bin/ssh``, a client that knows the server and
-            has the right key, to be put first in PATH: ssh reads the configuration of the user's real home.
+        folder: Its keys, configuration and log go there; also ``bin/ssh``, to be put first in PATH, a client
+            that reads `client_configuration`: ssh itself reads that of the user's real home.
         environment: What those find in their environment who log in.
     """
 
@@ -43,6 +43,7 @@ class SshServer:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         self.clients = folder / "bin"
+        self.client_configuration = folder / "ssh_config"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -78,6 +79,7 @@ class SshServer:
             f"User {getpass.getuser()}",
             f"IdentityFile {self.folder}/user",
             "IdentitiesOnly yes",
+            "IdentityAgent none",
             f"UserKnownHostsFile {self.folder}/known_hosts",
         ]
         return "\n".join(lines) + "\n"
@@ -127,11 +129,9 @@ class SshServer:
     def _write_client(self) -> None:
         self.clients.mkdir()
         client = self.clients / "ssh"
-        client.write_text(
-            f"#!/bin/sh\nexec {shutil.which('ssh')} -F none -i {self.folder}/user -o IdentitiesOnly=yes"
-            f' -o IdentityAgent=none -o UserKnownHostsFile={self.folder}/known_hosts "$@"\n'
-        )
+        client.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self.client_configuration} "$@"\n')
         client.chmod(0o755)
+        self.client_configuration.write_text(self.configuration("*"))
 
     def _configure(self) -> None:
         lines = [

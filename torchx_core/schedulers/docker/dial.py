@@ -19,6 +19,7 @@ from typing import IO
 
 from torchx_core.errors import InvalidInputError
 from torchx_core.schedulers.docker.endpoint import Endpoint, TlsFiles
+from torchx_core.schedulers.ssh import kill_ssh, ssh_command
 
 __all__ = ["SshTunnel", "Tunnels", "begin_tcp", "connect_tcp", "connect_unix", "tls_context"]
 
@@ -38,9 +39,8 @@ class SshTunnel:
         self.socket: socket.socket = ours
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
         try:
-            # In a session of its own: Ctrl-C is for us, and nothing can be asked on a terminal.
             self._process = subprocess.Popen(
-                ssh_command(endpoint, timeout_s),
+                _command(endpoint, timeout_s),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=self._said,
@@ -70,7 +70,7 @@ class SshTunnel:
         """End the process; may be called more than once."""
         self.socket.close()
         if self._process.poll() is None:
-            self._process.kill()  # it holds nothing that would need its farewell
+            kill_ssh(self._process.pid)  # what it carries needs no farewell
         self._process.wait()
         self._said.close()
 
@@ -101,17 +101,16 @@ class Tunnels:
                 self._all.pop().close()
 
 
-def ssh_command(endpoint: Endpoint, timeout_s: float) -> list[str]:
-    """Return the command; it asks nothing, and notices a peer that went silent."""
+def _command(endpoint: Endpoint, timeout_s: float) -> list[str]:
     parts = endpoint.parts
     there = f"--host unix://{shlex.quote(parts.path)} " if parts.path else ""
-    return [
-        *("ssh", "-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, round(timeout_s))}"),
-        *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3"),
-        *(("-l", parts.username) if parts.username else ()),
-        *(("-p", str(parts.port)) if parts.port else ()),
-        *("--", parts.hostname or "", f"docker {there}system dial-stdio"),
-    ]
+    return ssh_command(
+        parts.hostname or "",
+        f"docker {there}system dial-stdio",
+        user=parts.username,
+        port=parts.port,
+        timeout_s=timeout_s,
+    )
 
 
 def connect_unix(path: str, timeout_s: float) -> socket.socket:

@@ -60,6 +60,11 @@ class AgentClient:
         self.over: bool = False
         """Whether the channel has ended."""
 
+    @property
+    def said(self) -> list[str]:
+        """The last lines that came before the greeting, in standard output or error."""
+        return list(self._noise)
+
     def printed(self, data: bytes) -> None:
         """Take what came on standard output."""
         self._out.take(data)

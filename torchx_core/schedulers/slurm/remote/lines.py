@@ -9,26 +9,12 @@ from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Final, TypeAlias
 
-from torchx_core.errors import SchedulerError
-from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel, Dial
+from torchx_core.schedulers.slurm.remote.agent_client import Dial
 from torchx_core.schedulers.slurm.remote.line import Line
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
+from torchx_core.schedulers.slurm.remote.ssh import dial as dial_ssh
 
-__all__ = ["Share", "dial_ssh"]
-
-
-async def dial_ssh(node: LoginNode, agent_client: AgentClient) -> Channel:
-    """Open a channel over ssh.
-
-    Raises:
-        SchedulerError: Without the extra; otherwise as `ssh.dial` does.
-    """
-    try:
-        from torchx_core.schedulers.slurm.remote.ssh import dial  # here: it is an extra, and takes 200 ms
-    except ModuleNotFoundError as err:
-        message = f"slurm over ssh needs the extra 'ssh' ({err}); pip install 'torchx-core[ssh]'"
-        raise SchedulerError(message) from err
-    return await dial(node, agent_client)
+__all__ = ["Share"]
 
 
 class Share:
@@ -80,7 +66,6 @@ class _Loop:
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     def stop(self) -> None:
-        self.run(self.loop.shutdown_default_executor())  # it looks up hosts' names
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()

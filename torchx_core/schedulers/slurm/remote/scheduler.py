@@ -29,10 +29,11 @@ from torchx_core.schedulers.slurm.remote.answers import (
     load_rows,
 )
 from torchx_core.schedulers.slurm.remote.feed import RemoteFeed
-from torchx_core.schedulers.slurm.remote.lines import Share, dial_ssh
+from torchx_core.schedulers.slurm.remote.lines import Share
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 from torchx_core.schedulers.slurm.remote.question import LineError
 from torchx_core.schedulers.slurm.remote.requests import dump_request, render_there
+from torchx_core.schedulers.slurm.remote.ssh import dial as dial_ssh
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app
 from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
 from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts

@@ -1,27 +1,26 @@
-"""Opens a channel to a login node over ssh; the only module that knows the ssh library."""
+"""Opens a channel to a login node by the user's own ``ssh``."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Final, Protocol, cast
-
-import asyncssh  # noqa: TID253  (this module is imported by the first connection)
+import re
+from collections.abc import Sequence
+from typing import Final, cast
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel
 from torchx_core.schedulers.slurm.remote.bundle import bundle, command_line
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
+from torchx_core.schedulers.ssh import SSH_FAILED, kill_ssh, ssh_command
 
 __all__ = ["dial"]
 
 _CONNECT_S = 15.0
-_LOGIN_S = 30.0
-_KEEPALIVE_S, _KEEPALIVES = 15.0, 3
-"""A login node that says nothing for so long, and so often, is gone."""
-_CLOSE_S = 2.0
+_LAST_WORDS_S = 1.0
+_STDIN, _STDOUT = 0, 1
+_BAD_CONFIGURATION: Final = re.compile(
+    r" line \d+: |bad configuration|bad owner or permissions", re.IGNORECASE
+)
 
 
 async def dial(node: LoginNode, agent_client: AgentClient) -> Channel:
@@ -30,123 +29,85 @@ async def dial(node: LoginNode, agent_client: AgentClient) -> Channel:
     Raises:
         SchedulerError: That failed; retryable where it may get better by itself.
     """
-    _quiet()
-    connection = await _connect(node)
+    words = ssh_command(node.host, command_line(node), user=node.user, port=node.port, timeout_s=_CONNECT_S)
+    loop = asyncio.get_running_loop()
     try:
-        session = _Session(agent_client)
-        await cast("_Connection", connection).create_session(
-            lambda: session, command_line(node), encoding=None
+        transport, protocol = await loop.subprocess_exec(
+            lambda: _Ssh(agent_client), *words, start_new_session=True
         )
-        with suppress(BrokenPipeError):  # it has ended already; waiting for its greeting tells why
-            session.channel.write(bundle())
+    except OSError as err:
+        raise SchedulerError(f"cannot reach login node {node}: cannot start `ssh`: {err}") from err
+    channel = _SshChannel(transport, protocol)
+    try:
+        channel.send(bundle())
         await agent_client.greeting()
-    except asyncssh.Error as err:
-        await _hang_up(connection)
-        raise SchedulerError(f"login node {node}: {err.reason}", retryable=True) from err
-    except BaseException:
-        await _hang_up(connection)
+    except SchedulerError as err:
+        await channel.close()
+        if transport.get_returncode() == SSH_FAILED:
+            raise _unreachable(node, agent_client.said) from err
         raise
-    return _SshChannel(connection, session.channel)
+    except BaseException:
+        await channel.close()
+        raise
+    return channel
 
 
-async def _connect(node: LoginNode) -> asyncssh.SSHClientConnection:
-    """Connect with the user's own configuration, keys and known hosts; nobody is ever asked for anything."""
-    try:
-        return await asyncssh.connect(
-            node.host,
-            port=node.port or (),
-            username=node.user or (),
-            connect_timeout=_CONNECT_S,
-            login_timeout=_LOGIN_S,
-            keepalive_interval=_KEEPALIVE_S,
-            keepalive_count_max=_KEEPALIVES,
-            agent_forwarding=False,
-        )
-    except asyncssh.HostKeyNotVerifiable as err:
+def _unreachable(node: LoginNode, said: Sequence[str]) -> SchedulerError:
+    """Return what an ``ssh`` that has failed means: it tells that by its words alone."""
+    everything = " / ".join(said)
+    reason = said[-1] if said else "ssh was ended"
+    if "Host key verification failed" in everything:
         advice = f"look at it with `ssh {node.host}`, and have it in ~/.ssh/known_hosts"
-        raise SchedulerError(f"cannot trust login node {node}: {err.reason}; {advice}") from err
-    except asyncssh.PermissionDenied as err:
+        return SchedulerError(f"cannot trust login node {node}: {reason}; {advice}")
+    if "Permission denied" in everything:
         advice = f"`ssh {node.host} true` must work without a question"
-        raise SchedulerError(f"login node {node} refuses us: {err.reason}; {advice}") from err
-    except (asyncssh.Error, OSError) as err:
-        raise SchedulerError(f"cannot reach login node {node}: {_words(err)}", retryable=True) from err
-    except ValueError as err:  # a file of the user's that is no configuration, or no key
-        raise SchedulerError(f"cannot reach login node {node}: ssh's configuration or keys: {err}") from err
+        return SchedulerError(f"login node {node} refuses us: {reason}; {advice}")
+    if _BAD_CONFIGURATION.search(everything):
+        return SchedulerError(f"cannot reach login node {node}: ssh's configuration: {everything}")
+    return SchedulerError(f"cannot reach login node {node}: {reason}", retryable=True)
 
 
-def _words(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {_CONNECT_S:g} s"
-    return str(error) or type(error).__name__
-
-
-async def _hang_up(connection: asyncssh.SSHClientConnection) -> None:
-    connection.close()
-    try:
-        await asyncio.wait_for(connection.wait_closed(), _CLOSE_S)
-    except TimeoutError:  # nobody takes our goodbye
-        connection.abort()
-
-
-class _Pipe(Protocol):
-    """The part of the library's channel that is used, with its types."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def is_closing(self) -> bool: ...
-
-
-class _Connection(Protocol):
-    """The part of the library's connection that is used, with its types."""
-
-    async def create_session(
-        self, factory: Callable[[], _Session], command: str, *, encoding: None
-    ) -> object: ...
-
-
-class _SshChannel:
-    def __init__(self, connection: asyncssh.SSHClientConnection, channel: _Pipe) -> None:
-        self._connection = connection
-        self._channel = channel
-
-    def send(self, data: bytes) -> None:
-        if not self._channel.is_closing():
-            self._channel.write(data)
-
-    async def close(self) -> None:
-        await _hang_up(self._connection)
-
-
-class _Session(asyncssh.SSHClientSession[bytes]):
+class _Ssh(asyncio.SubprocessProtocol):
     """Passes on what arrives."""
-
-    channel: _Pipe
 
     def __init__(self, agent_client: AgentClient) -> None:
         self._agent_client = agent_client
-        self._exit_code: int | None = None
+        self.exit_code: int | None = None
+        self.over = asyncio.Event()
 
-    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
-        self.channel = cast("_Pipe", chan)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
 
-    def data_received(self, data: bytes, datatype: int | None) -> None:
-        if datatype is None:
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == _STDOUT:
             self._agent_client.printed(data)
         else:
             self._agent_client.complained(data)
 
-    def exit_status_received(self, status: int) -> None:
-        self._exit_code = status
+    def process_exited(self) -> None:
+        """Read what ssh wrote last, for a moment: a program that it started may keep its pipes open."""
+        asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = "the agent ended" if exc is None else _words(exc)
-        self._agent_client.closed(reason, exit_code=self._exit_code)
+        """Take note that ssh has ended and nothing more is read."""
+        code = self._transport.get_returncode()
+        reason = "the agent ended" if exc is None and not code else f"ssh ended with exit code {code}"
+        self._agent_client.closed(reason, exit_code=code)
+        self.over.set()
 
 
-_logger: Final = logging.getLogger("asyncssh")
+class _SshChannel:
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Ssh) -> None:
+        self._transport = transport
+        self._protocol = protocol
+        self._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(_STDIN))
 
+    def send(self, data: bytes) -> None:
+        if not self._stdin.is_closing():
+            self._stdin.write(data)
 
-def _quiet() -> None:
-    """Have no line in everybody's log for each connection, unless somebody has said how much he wants."""
-    if _logger.level == logging.NOTSET:
-        _logger.setLevel(logging.WARNING)
+    async def close(self) -> None:
+        if self._transport.get_returncode() is None:
+            kill_ssh(self._transport.get_pid())  # what it carries needs no farewell
+        self._transport.close()
+        await self._protocol.over.wait()
