@@ -83,7 +83,7 @@ oracle: .venv/dev.stamp docker-engine ## attack every promise for five minutes; 
 oracle-long: .venv/dev.stamp docker-engine ## the same for HOURS=2; SEED= decides which scenarios
 	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --seconds $$(( $(HOURS) * 3600 )) --seed $(SEED) \
 	  --backend $(ORACLE_BACKENDS) --weight fake=60 $(ORACLE_ARGS)
-	PYTHONPATH=tests/support:tests/oracle ORACLE_FUZZ=1000000 $(BIN)/pytest tests/oracle/test_fuzz_answers.py -k only_our_own
+	PYTHONPATH=tests/support:tests/oracle ORACLE_FUZZ=1000000 $(BIN)/pytest --timeout 0 tests/oracle/test_fuzz_answers.py -k only_our_own
 
 oracle-engines: .venv/dev.stamp ## the same with tasks of real engines for HOURS=2; ORACLE_ENGINES=airflow
 	PYTHONPATH=tests/support $(BIN)/python tests/oracle/run.py --engine $(ORACLE_ENGINES) \

@@ -13,8 +13,8 @@ from torchx_core.schedulers.docker.content import Stop, stop
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView, status
 from torchx_core.schedulers.docker.volume_state import Attempt
 from torchx_core.schedulers.events import ReplicaChanged, StateChanged
+from torchx_core.schedulers.snapshot import replica_changed
 from torchx_core.specs import AppState
-from torchx_core.supervisor.signals import exit_of
 
 __all__ = ["app_history", "attempts_begun", "last_word", "replica_history"]
 
@@ -89,18 +89,9 @@ def _ended(view: AppView, replica: ReplicaView, attempt: Attempt) -> bool:
 
 
 def _end(view: AppView, replica: ReplicaView, attempt: Attempt) -> ReplicaChanged:
-    exit_code, signal = exit_of(attempt.code)
     later = next((a for a in replica.attempts if a.number > attempt.number), None)
     ended_at = attempt.ended_at or (later.started_at if later else None) or attempt.started_at
-    return ReplicaChanged(
-        role=replica.planned.role,
-        replica=replica.planned.replica,
-        attempt=attempt.number,
-        state=_outcome(view, replica, attempt),
-        time=ended_at or 0.0,
-        exit_code=exit_code,
-        signal=signal,
-    )
+    return _change(replica, attempt.number, _outcome(view, replica, attempt), ended_at, attempt.code)
 
 
 def _outcome(view: AppView, replica: ReplicaView, attempt: Attempt) -> AppState:
@@ -121,11 +112,11 @@ def _is_stopped(view: AppView, replica: ReplicaView) -> bool:
     return stop is not None and stop.cause != replica.planned.index
 
 
-def _change(replica: ReplicaView, number: int, state: AppState, at: float | None) -> ReplicaChanged:
+def _change(
+    replica: ReplicaView, number: int, state: AppState, at: float | None, code: int | None = None
+) -> ReplicaChanged:
     planned = replica.planned
-    return ReplicaChanged(
-        role=planned.role, replica=planned.replica, attempt=number, state=state, time=at or 0.0
-    )
+    return replica_changed(planned.role, planned.replica, number, state, at or 0.0, code)
 
 
 def _stop(view: AppView) -> Stop | None:

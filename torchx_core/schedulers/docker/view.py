@@ -18,7 +18,8 @@ from torchx_core.schedulers.docker.content import attempts
 from torchx_core.schedulers.docker.labels import INDEX, KIND
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, dump_stop
 from torchx_core.schedulers.docker.volume_state import Attempt, VolumeState
-from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.schedulers.snapshot import app_status
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus
 from torchx_core.supervisor.signals import exit_of
 
 __all__ = [
@@ -294,18 +295,8 @@ def _msg(view: AppView) -> str:
 
 
 def _status(view: AppView, state: AppState, msg: str, *, result: object, ended: bool) -> AppStatus:
-    roles: dict[str, RoleStatus] = {}
-    for replica in view.replicas:
-        role = roles.setdefault(replica.planned.role, RoleStatus(role=replica.planned.role, replicas=[]))
-        role.replicas.append(_replica_status(view, replica, ended=ended))
-    return AppStatus(
-        state=state,
-        num_restarts=_restarts(view),
-        msg=msg,
-        structured_error_msg=_first_error(view),
-        roles=list(roles.values()),
-        result=result,
-    )
+    replicas = (_replica_status(view, replica, ended=ended) for replica in view.replicas)
+    return app_status(state, replicas, num_restarts=_restarts(view), msg=msg, result=result)
 
 
 def _restarts(view: AppView) -> int:
@@ -351,13 +342,3 @@ def replica_state(view: AppView, replica: ReplicaView, *, ended: bool) -> AppSta
 def _restarts_soon(view: AppView, replica: ReplicaView) -> bool:
     restarts = view.records.restarts
     return bool(restarts) and replica.is_to_start(restarts[-1])
-
-
-def _first_error(view: AppView) -> str:
-    errors = view.volume_state.errors
-    failed = [
-        (r.last.ended_at or 0.0, errors[r.planned.index, r.last.number])
-        for r in view.replicas
-        if r.last and r.last.code and (r.planned.index, r.last.number) in errors
-    ]
-    return min(failed)[1] if failed else NONE

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from torchx_core.schedulers import DescribeAppResponse, ReplicaChanged, Result, StateChanged
 from torchx_core.schedulers.local.record import AppRecord
-from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.schedulers.snapshot import app_status
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus
 from torchx_core.supervisor import machine
 
 __all__ = ["app_state", "changes", "describe", "replica_state", "status"]
@@ -84,13 +85,12 @@ def describe(record: AppRecord, state: machine.State, app_id: str) -> DescribeAp
 
 def status(record: AppRecord, state: machine.State) -> AppStatus:
     """Return the app's status."""
-    return AppStatus(
-        state=app_state(state),
-        num_restarts=state.restarts,
-        msg=_msg(record, state),
-        structured_error_msg=_first_error(state),
-        roles=_roles(record, state),
-        result=state.result,
+    replicas = (
+        _replica(replica, f"{plan.log_dir}/{replica.attempt}" if plan.log_dir else "")
+        for plan, replica in zip(record.plan.replicas, state.replicas, strict=True)
+    )
+    return app_status(
+        app_state(state), replicas, num_restarts=state.restarts, msg=_msg(record, state), result=state.result
     )
 
 
@@ -100,20 +100,6 @@ def _msg(record: AppRecord, state: machine.State) -> str:
     if state.phase == machine.STOPPING:
         return f"stopping: {state.msg}"
     return state.msg
-
-
-def _first_error(state: machine.State) -> str:
-    failed = [r for r in state.replicas if r.phase == machine.FAILED and r.error]
-    return min(failed, key=lambda r: r.ended_at or 0.0).error if failed else NONE
-
-
-def _roles(record: AppRecord, state: machine.State) -> list[RoleStatus]:
-    roles: dict[str, RoleStatus] = {}
-    for plan, replica in zip(record.plan.replicas, state.replicas, strict=True):
-        role = roles.setdefault(replica.role, RoleStatus(role=replica.role, replicas=[]))
-        log_dir = f"{plan.log_dir}/{replica.attempt}" if plan.log_dir else ""
-        role.replicas.append(_replica(replica, log_dir))
-    return list(roles.values())
 
 
 def _replica(replica: machine.Replica, log_dir: str) -> ReplicaStatus:

@@ -21,9 +21,9 @@ from torchx_core.schedulers.slurm.reconcile import exists, look
 from torchx_core.schedulers.slurm.record import LEASE, NEVER_RENEWED, AppRecord, Planned
 from torchx_core.schedulers.slurm.replica_log import new_reports, read_lines
 from torchx_core.schedulers.slurm.view import Standing, replica_state
+from torchx_core.schedulers.snapshot import replica_changed
 from torchx_core.specs import AppState
 from torchx_core.supervisor.reading import open_regular
-from torchx_core.supervisor.signals import exit_of
 
 __all__ = ["SlurmFeed"]
 
@@ -209,16 +209,7 @@ def _find(known: list[Attempt] | None, planned: Planned, number: int, run: int =
 def _changed(
     planned: Planned, attempt: Attempt, state: AppState, at: float, code: int | None = None
 ) -> ReplicaChanged:
-    exit_code, signal = exit_of(code)
-    return ReplicaChanged(
-        role=planned.role,
-        replica=planned.replica,
-        attempt=attempt.number,
-        state=state,
-        time=at,
-        exit_code=exit_code,
-        signal=signal,
-    )
+    return replica_changed(planned.role, planned.replica, attempt.number, state, at, code)
 
 
 def _end(planned: Planned, attempt: Attempt) -> ReplicaChanged:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from torchx_core.schedulers.slurm.decide import Decision
 from torchx_core.schedulers.slurm.facts import OUTCOMES, Attempt, Facts, error_of
-from torchx_core.schedulers.slurm.record import AppRecord
-from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.schedulers.slurm.record import AppRecord, Planned
+from torchx_core.schedulers.snapshot import app_status
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus
 from torchx_core.supervisor.records import Json
 from torchx_core.supervisor.shape import Misshapen, build, rows
 from torchx_core.supervisor.signals import exit_of
@@ -40,35 +41,31 @@ def status(
     """Return the app's status."""
     over = decision.state in {AppState.SUCCEEDED, AppState.FAILED, AppState.CANCELLED}
     waits = decision.state is AppState.PENDING  # perhaps again: then earlier attempts have ended
-    roles: dict[str, RoleStatus] = {}
-    for index, planned in enumerate(record.replicas):
-        role = roles.setdefault(planned.role, RoleStatus(role=planned.role, replicas=[]))
-        last = attempts[index][-1] if attempts[index] else None
-        exit_code, signal = exit_of(last.code if last else None)
-        log_dir = f"{planned.log_dir}/{last.number}" if last else ""
-        role.replicas.append(
-            ReplicaStatus(
-                id=planned.replica,
-                state=AppState.PENDING if waits else replica_state(last, over=over, is_cause=index == cause),
-                role=planned.role,
-                hostname=last.host if last else "",
-                structured_error_msg=(error_of(planned.log_dir, last.number) if last else "") or NONE,
-                exit_code=exit_code,
-                signal=signal,
-                attempt=last.number if last else 0,
-                started_at=last.started_at if last else None,
-                ended_at=last.ended_at if last else None,
-                log_dir=log_dir,
-            )
+    replicas = [
+        _replica_status(
+            planned, found[-1] if found else None, waits=waits, over=over, is_cause=index == cause
         )
-    replicas = [replica for role in roles.values() for replica in role.replicas]
-    return AppStatus(
-        state=decision.state,
-        num_restarts=num_restarts,
-        msg=decision.msg,
-        structured_error_msg=_first_error(replicas),
-        roles=list(roles.values()),
-        result=result,
+        for index, (planned, found) in enumerate(zip(record.replicas, attempts, strict=True))
+    ]
+    return app_status(decision.state, replicas, num_restarts=num_restarts, msg=decision.msg, result=result)
+
+
+def _replica_status(
+    planned: Planned, last: Attempt | None, *, waits: bool, over: bool, is_cause: bool
+) -> ReplicaStatus:
+    exit_code, signal = exit_of(last.code if last else None)
+    return ReplicaStatus(
+        id=planned.replica,
+        state=AppState.PENDING if waits else replica_state(last, over=over, is_cause=is_cause),
+        role=planned.role,
+        hostname=last.host if last else "",
+        structured_error_msg=(error_of(planned.log_dir, last.number) if last else "") or NONE,
+        exit_code=exit_code,
+        signal=signal,
+        attempt=last.number if last else 0,
+        started_at=last.started_at if last else None,
+        ended_at=last.ended_at if last else None,
+        log_dir=f"{planned.log_dir}/{last.number}" if last else "",
     )
 
 
@@ -131,9 +128,3 @@ def load_final(record: AppRecord, final: FinalFile) -> Standing:
         result=final.result,
     )
     return Standing(state=state, ended_at=final.ended_at, status=told, attempts=attempts)
-
-
-def _first_error(replicas: Iterable[ReplicaStatus]) -> str:
-    failed = [r for r in replicas if r.state is AppState.FAILED and r.structured_error_msg != NONE]
-    first = min(failed, key=lambda r: r.ended_at or 0.0, default=None)
-    return first.structured_error_msg if first else NONE

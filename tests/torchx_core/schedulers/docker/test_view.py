@@ -22,7 +22,7 @@ from torchx_core.schedulers.docker.view import (
     view_of,
 )
 from torchx_core.schedulers.docker.volume_state import Attempt, VolumeState
-from torchx_core.specs import AppDef, AppState, Role
+from torchx_core.specs import NONE, AppDef, AppState, Role
 
 _NONCE = "abc"
 _ENDED = Inspection(
@@ -214,7 +214,8 @@ def test_the_final_record_is_the_whole_truth() -> None:
     ]
     assert later.replicas[0].attempts == view.replicas[0].attempts
     assert (later.records.stop, later.records.begun_at, final["ended_at"]) == (STOP, 2.0, 8.0)
-    assert told.structured_error_msg == '{"message": "oh"}'
+    assert told.roles[0].replicas[0].structured_error_msg == '{"message": "oh"}'
+    assert told.structured_error_msg == NONE  # it was told to end, and has not failed
 
 
 def test_an_app_that_is_ending_says_so() -> None:
