@@ -31,6 +31,7 @@ def ssh_command(
         timeout_s: How long connecting may take; at least a second.
     """
     options = {
+        "IgnoreUnknown": "*",  # an older ssh has no RemoteCommand (7.6), no SessionType and its like (8.7)
         "BatchMode": "yes",
         "ConnectTimeout": max(1, round(timeout_s)),
         "ServerAliveInterval": _ALIVE_S,
@@ -41,7 +42,10 @@ def ssh_command(
         "ForwardX11": "no",
         "PermitLocalCommand": "no",
         "RemoteCommand": "none",
-        "LogLevel": "ERROR",  # no banners and no warnings among what the program says
+        "SessionType": "default",
+        "StdinNull": "no",
+        "ForkAfterAuthentication": "no",
+        "LogLevel": "INFO",  # at ERROR it does not say why it cannot negotiate, or who closed the connection
     }
     return [
         *("ssh", "-T"),

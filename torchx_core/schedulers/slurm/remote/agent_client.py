@@ -54,6 +54,7 @@ class AgentClient:
         self._answered = answered
         self._ended = ended
         self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._greeted.add_done_callback(_seen)
         self._out = _Lines(self._hear)
         self._err = _Lines(self._hear_error)
         self._noise: deque[str] = deque(maxlen=_QUOTED_LINES)
@@ -97,6 +98,8 @@ class AgentClient:
             raise SchedulerError(message, retryable=True) from err
 
     def _hear(self, line: bytes) -> None:
+        if self._greeted.cancelled():  # nobody waits for the greeting any more
+            return
         if self._greeted.done():
             self._answered(cast("Json", json.loads(line)))
             return
@@ -154,6 +157,12 @@ class _Lines:
     def end(self) -> None:
         if self._parts:
             self.take(b"\n")
+
+
+def _seen(greeted: asyncio.Future[None]) -> None:
+    """Have nobody complain of an error that nobody awaits: whoever dialled may have gone."""
+    if not greeted.cancelled():
+        greeted.exception()
 
 
 def _greeting(line: bytes) -> Json | None:

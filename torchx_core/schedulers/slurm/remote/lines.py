@@ -16,6 +16,8 @@ from torchx_core.schedulers.slurm.remote.ssh import dial as dial_ssh
 
 __all__ = ["Share"]
 
+_END_S = 5.0
+
 
 class Share:
     """One user's hold on a line: taken when it is first needed, and anew after a fork."""
@@ -45,6 +47,13 @@ class Share:
             _leave(self._key)
 
 
+async def _outlast_others() -> None:
+    """Wait for what a cancelled connection still has to close."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=_END_S)
+
+
 _Key: TypeAlias = tuple[LoginNode, Dial]
 
 
@@ -66,6 +75,7 @@ class _Loop:
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     def stop(self) -> None:
+        self.run(_outlast_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()

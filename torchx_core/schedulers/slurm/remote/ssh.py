@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 from collections.abc import Sequence
 from typing import Final, cast
@@ -18,9 +19,13 @@ __all__ = ["dial"]
 _CONNECT_S = 15.0
 _LAST_WORDS_S = 1.0
 _STDIN, _STDOUT = 0, 1
-_BAD_CONFIGURATION: Final = re.compile(
-    r" line \d+: |bad configuration|bad owner or permissions", re.IGNORECASE
+_PASSING: Final = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_REFUSALS: Final = re.compile(r": Permission denied \(|Too many authentication failures")
+_MISTAKES: Final = re.compile(
+    r"Unable to negotiate|terminating, \d+ bad configuration|Bad owner or permissions|ControlPath .* too long"
+    r"|No user exists for uid|^command-line"
 )
+"""What ssh says of what no later attempt would mend: of the two sides, and of this one's configuration."""
 
 
 async def dial(node: LoginNode, agent_client: AgentClient) -> Channel:
@@ -36,35 +41,42 @@ async def dial(node: LoginNode, agent_client: AgentClient) -> Channel:
             lambda: _Ssh(agent_client), *words, start_new_session=True
         )
     except OSError as err:
-        raise SchedulerError(f"cannot reach login node {node}: cannot start `ssh`: {err}") from err
+        message = f"cannot reach login node {node}: cannot start `ssh`: {err}"
+        raise SchedulerError(message, retryable=err.errno in _PASSING) from err
     channel = _SshChannel(transport, protocol)
     try:
         channel.send(bundle())
         await agent_client.greeting()
     except SchedulerError as err:
-        await channel.close()
-        if transport.get_returncode() == SSH_FAILED:
-            raise _unreachable(node, agent_client.said) from err
-        raise
+        exit_code = transport.get_returncode()  # before it is killed
+        await asyncio.shield(channel.close())
+        raise _failure(node, exit_code, agent_client.said) or err from err
     except BaseException:
-        await channel.close()
+        await asyncio.shield(channel.close())
         raise
     return channel
 
 
-def _unreachable(node: LoginNode, said: Sequence[str]) -> SchedulerError:
-    """Return what an ``ssh`` that has failed means: it tells that by its words alone."""
-    everything = " / ".join(said)
-    reason = said[-1] if said else "ssh was ended"
-    if "Host key verification failed" in everything:
-        advice = f"look at it with `ssh {node.host}`, and have it in ~/.ssh/known_hosts"
-        return SchedulerError(f"cannot trust login node {node}: {reason}; {advice}")
-    if "Permission denied" in everything:
+def _failure(node: LoginNode, exit_code: int | None, said: Sequence[str]) -> SchedulerError | None:
+    """Return what it means that ssh ended so; None when not ssh has failed, but what it started."""
+    if exit_code is not None and exit_code < 0:
+        return SchedulerError(f"cannot reach login node {node}: ssh was killed here", retryable=True)
+    if exit_code != SSH_FAILED:
+        return None
+    if refused := _line_with(_REFUSALS, said):
         advice = f"`ssh {node.host} true` must work without a question"
-        return SchedulerError(f"login node {node} refuses us: {reason}; {advice}")
-    if _BAD_CONFIGURATION.search(everything):
-        return SchedulerError(f"cannot reach login node {node}: ssh's configuration: {everything}")
+        return SchedulerError(f"login node {node} refuses us: {refused}; {advice}")
+    if untrusted := _line_with(re.compile("Host key verification failed"), said):
+        advice = f"look at it with `ssh {node.host}`, and have it in ~/.ssh/known_hosts"
+        return SchedulerError(f"cannot trust login node {node}: {untrusted}; {advice}")
+    if _line_with(_MISTAKES, said):
+        return SchedulerError(f"cannot reach login node {node}: ssh says: {' / '.join(said)}")
+    reason = " / ".join(said) or "the connection or the program there was ended"
     return SchedulerError(f"cannot reach login node {node}: {reason}", retryable=True)
+
+
+def _line_with(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
+    return next(filter(pattern.search, lines), None)
 
 
 class _Ssh(asyncio.SubprocessProtocol):
@@ -72,7 +84,7 @@ class _Ssh(asyncio.SubprocessProtocol):
 
     def __init__(self, agent_client: AgentClient) -> None:
         self._agent_client = agent_client
-        self.exit_code: int | None = None
+        self.exited = asyncio.Event()
         self.over = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,6 +98,7 @@ class _Ssh(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         """Read what ssh wrote last, for a moment: a program that it started may keep its pipes open."""
+        self.exited.set()
         asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -107,7 +120,16 @@ class _SshChannel:
             self._stdin.write(data)
 
     async def close(self) -> None:
+        """Kill ssh, for what it carries needs no farewell, and wait until nothing of it is left.
+
+        The transport is closed only when the event loop knows that ssh has ended: closing it earlier asks
+        the kernel for ssh's exit code beside the loop's own watcher, and one of them does not get it. Bytes
+        that nobody has read are given up first, because the transport would wait for their reader.
+        """
         if self._transport.get_returncode() is None:
-            kill_ssh(self._transport.get_pid())  # what it carries needs no farewell
+            kill_ssh(self._transport.get_pid())
+        if not self._stdin.is_closing():
+            self._stdin.abort()
+        await self._protocol.exited.wait()
         self._transport.close()
         await self._protocol.over.wait()

@@ -80,7 +80,8 @@ def test_a_jump_host_that_falls_silent(lonely_node: SshServer) -> None:
 def test_a_configuration_for_terminals(lonely_node: SshServer) -> None:
     """What a user has set for his terminals neither fails here nor is done here."""
     taken = f"127.0.0.1:{lonely_node.port}"
-    lines = ["RequestTTY force", "RemoteCommand top", f"LocalForward {taken} {taken}", "LogLevel DEBUG"]
+    lines = ["SessionType none", "StdinNull yes", "ForkAfterAuthentication yes"]
+    lines += ["RequestTTY force", "RemoteCommand top", f"LocalForward {taken} {taken}", "LogLevel DEBUG"]
     with lonely_node.client_configuration.open("a") as file:
         file.write("\n".join([*lines, "ExitOnForwardFailure yes", "ForwardAgent yes", ""]))
     scheduler = _scheduler()
@@ -178,9 +179,52 @@ def test_a_configuration_that_is_none(lonely_node: SshServer) -> None:
     """The words of ssh are in the error."""
     lonely_node.client_configuration.write_text("Host login\nPort many\n")
     error = _failure(_scheduler())
-    assert str(error).startswith("cannot reach login node login: ssh's configuration: ")
+    assert str(error).startswith("cannot reach login node login: ssh says: ")
     assert "line 2: " in str(error)
     assert not error.retryable
+
+
+def test_two_that_cannot_negotiate(lonely_node: SshServer) -> None:
+    """No later attempt would mend that; the error has the reason, and what the other side offers."""
+    with lonely_node.client_configuration.open("a") as file:
+        file.write("Ciphers 3des-cbc\n")
+    error = _failure(_scheduler())
+    assert "no matching cipher found" in str(error)
+    assert not error.retryable
+
+
+def test_a_configuration_with_an_old_option(lonely_node: SshServer) -> None:
+    """It is mentioned by ssh each time, and is not the reason why a login node is away."""
+    with lonely_node.client_configuration.open("a") as file:
+        file.write("RSAAuthentication yes\n")
+    scheduler = _scheduler()
+    assert scheduler.list() == []
+    scheduler.close()
+    lonely_node.stop()
+    assert _failure(_scheduler()).retryable
+    lonely_node.start()
+
+
+def test_a_jump_host_that_refuses_us(lonely_node: SshServer) -> None:
+    """The error says which of the hosts it was; the last thing ssh says is about the other one."""
+    hop = lonely_node.configuration("hop").replace("IdentityFile ", "IdentityFile /nowhere")
+    lines = lonely_node.configuration("far") + "ProxyJump hop\n" + hop
+    lonely_node.client_configuration.write_text(lines)
+    error = _failure(_scheduler("far"))
+    assert "Permission denied (" in str(error)
+    assert not error.retryable
+
+
+def test_an_old_python_there(lonely_node: SshServer, tmp_path: Path) -> None:
+    """However the end of its channel comes about, it is named, and no retry is worth while."""
+    del lonely_node
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho \'{"python": "3.9.1"}\'\nexec sleep 600\n')
+    python.chmod(0o755)
+    for _ in range(20):
+        error = _failure(_scheduler(python=str(python)))
+        assert "is Python 3.9.1; name a Python" in str(error)
+        assert not error.retryable
 
 
 def test_no_python_there(lonely_node: SshServer) -> None:
