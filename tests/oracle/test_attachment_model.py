@@ -295,6 +295,9 @@ class PrefectTask(Task):
         del handle
         return START
 
+    def withdraw(self, handle: AppHandle) -> None:
+        """Keep nothing: places are not modelled."""
+
     def interrupt(self) -> None:
         """Cancel while the step that is being made goes on, as it does in a thread of its own."""
         assert self.holds[self.apps.process].cancel("enough") in {True, False}

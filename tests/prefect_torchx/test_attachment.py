@@ -241,12 +241,37 @@ def test_a_shared_app_is_the_same_for_every_run() -> None:
 def test_a_shared_app_with_another_request_is_refused() -> None:
     """A key names one request; another one under the same key is a mistake, and the app goes on."""
     flow = Flow("hold", shared=True)
+    first = flow.attachment(check=leave)
     with pytest.raises(Leave):
-        flow.attachment(check=leave).run()
+        first.run()
     flow.request.app.app.roles[0].args = ["exit:0"]
     with pytest.raises(AppIdConflictError, match=r"hold.*exit:0"):
         flow.attachment().run()
     assert flow.states == [AppState.RUNNING]
+    assert first.attachment.cancel("it is still the first one's")
+    flow.runner.wait(str(first.handle))
+    assert flow.states == [AppState.CANCELLED]
+
+
+def test_a_call_that_another_one_forestalls_withdraws_what_it_wrote_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both have found no app and submit the same id; one signs first, the other has an app of its own."""
+    flow = Flow("hold")
+    first, second = flow.attachment(task="a", check=leave), flow.attachment(task="b", check=leave)
+    take_over = Runner.take_over
+
+    def late(runner: Runner, handle: AppHandle, token: str, **how: Any) -> bool:
+        monkeypatch.setattr(Runner, "take_over", take_over)
+        with pytest.raises(Leave):
+            first.run()
+        return take_over(runner, handle, token, **how)
+
+    monkeypatch.setattr(Runner, "take_over", late)
+    with pytest.raises(Leave):
+        second.run()
+    assert flow.position_store.withdrawn == [first.handle]
+    assert (second.handle != first.handle, flow.states) == (True, [AppState.RUNNING] * 2)
 
 
 def test_a_deleted_app_runs_anew_with_all_its_output() -> None:

@@ -19,6 +19,7 @@ from prefect_torchx._engine.position_store import ServerPositionStore, apps_of_f
 from prefect_torchx.own import Latest
 from prefect_torchx.position import START, Position
 from prefect_torchx.records import MAX_TIMES
+from prefect_torchx.saved_position import SavedPosition
 from torchx_core.specs import AppHandle
 
 pytestmark = pytest.mark.engine
@@ -190,6 +191,52 @@ def test_a_server_that_is_away_does_no_harm(caplog: pytest.LogCaptureFixture) ->
         assert position_store.open(HANDLE, fresh=False) is None
         _save(position_store, HANDLE, "1")
     assert "cannot keep on Prefect's server how far the log is" in caplog.text
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_an_app_that_cannot_be_asked_for_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The place that was saved before is found again, and so is what is saved from then on."""
+    run = str(uuid4())
+    first = ServerPositionStore(run, "")
+    first.open(HANDLE, fresh=True)
+    _save(first, HANDLE, "1")
+    monkeypatch.setattr(ledger, "_ledgers", Latest(9))
+    away: dict[Any, Any] = {PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}
+    cut_off = ServerPositionStore(run, "")
+    with temporary_settings(away):
+        assert cut_off.open(HANDLE, fresh=False) is None
+    assert ServerPositionStore(run, "").open(HANDLE, fresh=False) == _position("1")
+    _save(cut_off, HANDLE, "2")
+    monkeypatch.setattr(ledger, "_ledgers", Latest(9))
+    assert ServerPositionStore(run, "").open(HANDLE, fresh=False) == _position("2")
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_a_call_that_lost_an_app_hides_no_place_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two equal calls are about to submit one id; the one that was not first takes back what it wrote."""
+    run = str(uuid4())
+    first, second = ServerPositionStore(run, ""), ServerPositionStore(run, "")
+    for position_store in (first, second):
+        position_store.open(HANDLE, fresh=True)
+    _save(first, HANDLE, "1")
+    second.withdraw(HANDLE)
+    monkeypatch.setattr(ledger, "_ledgers", Latest(9))
+    assert ServerPositionStore(run, "").open(HANDLE, fresh=False) == _position("1")
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_a_retry_in_the_same_process_leaves_out_what_the_log_has_behind_the_place() -> None:
+    """The log may have more than was saved last, where a try had to leave amid its requests."""
+    run, began = uuid4(), time()
+    store = ServerPositionStore(str(run), "")
+    first = SavedPosition(store)
+    first.open(HANDLE, fresh=True)
+    first.note(HANDLE, Position(cursor="1", shown_bytes=1, times={"r.0": began + 1}))
+    assert first.save()
+    _log(run, (f"r.0@{HANDLE}", began + 2, "[r/0] behind"))
+    again = SavedPosition(ServerPositionStore(str(run), "")).open(HANDLE, fresh=False)
+    assert again is not None
+    assert again.after["r.0"].lines == ("[r/0] behind",)
 
 
 @pytest.mark.usefixtures("prefect_api")

@@ -14,10 +14,13 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from prefect.states import Cancelled, Crashed, Scheduled
 
 from prefect_torchx import reap_apps, run_app, with_reaper
+from prefect_torchx.app_run import AppRun
 from prefect_torchx.cli import main
 from prefect_torchx.naming import FlowTry, Holder
-from prefect_torchx.reap import Reaper
+from prefect_torchx.order import Order
+from prefect_torchx.reap import Reaper, reap_leftovers
 from torchx_core import AppDef, AppState, Runner
+from torchx_core.errors import SchedulerError
 from torchx_core.specs import AppHandle
 from torchx_core.testing import wait_until
 
@@ -129,6 +132,36 @@ def test_a_reaped_app_is_marked_before_it_has_ended(runner: Runner, monkeypatch:
     handle, flow_run = _left_behind(runner, monkeypatch, app, cfg={"grace_s": 2.0})
     reap_apps(flow=some_flow, flow_run=_read(flow_run.id), state=Crashed())
     assert runner.owner(handle) == "prefect:reaper:given up"
+    assert _end(runner, handle)[0] is AppState.CANCELLED
+
+
+def test_a_cancel_that_does_not_get_through_is_made_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler may be away just then, and nobody would come back to ask."""
+    refusals = iter([SchedulerError("away for a moment", retryable=True)])
+    cancel = Runner.cancel
+
+    def away(self: Runner, *args: Any, **options: Any) -> object:
+        if (refusal := next(refusals, None)) is not None:
+            raise refusal
+        return cancel(self, *args, **options)
+
+    monkeypatch.setattr(Runner, "cancel", away)
+    with AppRun(Order.make(app_of("sleep", "600"), "local_cwd", lease_s=None)) as run:
+        handle = run.attach()
+        run.leave(KeyboardInterrupt())
+    assert _end(runner, handle)[0] is AppState.CANCELLED
+
+
+def test_what_a_call_has_given_up_is_cancelled_again(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call's own request may not have got through before its process ended."""
+    handle, flow_run = _left_behind(runner, monkeypatch)
+    owner = runner.owner(handle)
+    assert runner.take_over(handle, f"{owner}:given up", expected=owner)
+    with get_client({"timeout": 30}, sync_client=True) as client:
+        client.set_flow_run_state(flow_run.id, Cancelled(), force=True)
+    reap_leftovers(flow_run.id)
     assert _end(runner, handle)[0] is AppState.CANCELLED
 
 

@@ -79,6 +79,7 @@ class PositionStore:
 
     run: str = "run"
     positions: dict[AppHandle, Position | None] = field(default_factory=dict)
+    withdrawn: list[AppHandle] = field(default_factory=list)
 
     def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
         self.positions[handle] = None if fresh else self.positions.get(handle)
@@ -86,6 +87,9 @@ class PositionStore:
 
     def find(self, handle: AppHandle) -> Position | None:
         return (self.positions[handle] or START) if handle in self.positions else None
+
+    def withdraw(self, handle: AppHandle) -> None:
+        self.withdrawn.append(handle)
 
     def note(self, handle: AppHandle, position: Position) -> None:
         self.positions[handle] = position

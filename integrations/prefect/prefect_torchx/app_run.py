@@ -28,8 +28,11 @@ __all__ = ["AppRun"]
 
 logger = logging.getLogger(__name__)
 
+CANCEL_S = 10.0
+"""How long the scheduler is asked for the app's end while it does not answer: nobody comes back to ask."""
 LAST_LINES_S = 12.0
-"""How long a cancelled app's last lines are waited for: its grace, unless that is longer than by default."""
+"""How long a cancelled app's last lines are waited for: its grace, unless that is longer than by default.
+What the cancel has taken is part of it."""
 LAST_RECORDS_S = 8.0
 """How long Prefect's API may then take for what is left of the log. Nobody comes back for that, but Prefect
 kills a process that has not ended after 30 s."""
@@ -149,12 +152,9 @@ class AppRun:
     def cancel(self, reason: str) -> bool:
         """Ask for the app's end, unless another try holds it; return whether it will end."""
         try:
-            attachment = self._open_attachment()
-            return attachment is not None and attachment.cancel(reason)
-        except UnknownAppException:
-            return False
+            return self._cancel(reason)
         except SchedulerError as err:
-            self._say(f"cannot cancel the app, which goes on until its lease is over: {err}")
+            self._say_uncancelled(err)
             return False
 
     def leave(self, interruption: BaseException) -> None:
@@ -274,11 +274,36 @@ class AppRun:
             self._reason = reason
             if not reason:
                 self._say(f"leaving {attachment.handle or 'the app'}, which goes on; a later try follows it")
-            elif self.cancel(reason):
-                yield from attachment.last_lines(LAST_LINES_S)
+            else:
+                began = monotonic()
+                if (yield from self._cancel_patiently(reason)):
+                    yield from attachment.last_lines(LAST_LINES_S - (monotonic() - began))
         yield from self._close(None, LAST_RECORDS_S if reason else LEAVE_S)
         while self._causes.signal_may_come():
             yield Pause(seconds=TICK_S)
+
+    def _cancel(self, reason: str) -> bool:
+        """Do what `cancel` does, but raise SchedulerError when the scheduler does not answer."""
+        try:
+            attachment = self._open_attachment()
+            return attachment is not None and attachment.cancel(reason)
+        except UnknownAppException:
+            return False
+
+    def _cancel_patiently(self, reason: str) -> Procedure[bool]:
+        """Do what `cancel` does; ask again, for `CANCEL_S` at most, after a failure that passes."""
+        until = monotonic() + CANCEL_S
+        while True:
+            try:
+                return self._cancel(reason)
+            except SchedulerError as err:
+                if not err.retryable or monotonic() >= until:
+                    self._say_uncancelled(err)
+                    return False
+            yield Pause(seconds=TICK_S)
+
+    def _say_uncancelled(self, error: SchedulerError) -> None:
+        self._say(f"cannot cancel the app, which goes on until its lease is over: {error}")
 
     def _prepare_to_cancel(self) -> None:
         """Prepare again, as that was cut short: an earlier try may have left an app, which must end too."""

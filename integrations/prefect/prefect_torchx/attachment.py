@@ -69,6 +69,10 @@ class Places(Protocol):
         """Turn to an app that the page has had, and return the place; None when it has had no such app."""
         ...
 
+    def withdraw(self, handle: AppHandle) -> None:
+        """Take back that a fresh app was turned to: another call had it first, with a place of its own."""
+        ...
+
 
 @final
 class Attachment:
@@ -166,18 +170,28 @@ class Attachment:
             case Standing.GIVEN_UP:
                 status = yield from self._outwait(handle, owner)
             case Standing.FREE:
-                if not self._runner.take_over(handle, self._token, expected=owner):
+                if not self._own(request, slot, attempt, status, owner):
                     return (yield from self._take(request, attempts, slot))  # somebody was quicker
         if has_failed(status):
             yield from self._show_rest(handle)
             self._page.say(f"{handle} ended {status.state}: {status.failure_summary()}")
             return (yield from self._submit(request, slot, attempt + 1))
         self._handle = handle
-        # To submit it again settles a half-done submit, and refuses another request under the same key.
+        # To submit it again settles a half-done submit.
         self._submit_as(request, slot, attempt)
         self._open(handle, fresh=False)
         self._page.say(f"following {handle}, which is {status.state}")
         return True
+
+    def _own(self, request: Request, slot: int, attempt: int, status: AppStatus, owner: str | None) -> bool:
+        """Take the app over from its owner; return False when somebody was quicker.
+
+        Raises:
+            AppIdConflictError: Another request has this key; the app is left to its owner.
+        """
+        if request.shared and not has_failed(status):
+            self._submit_as(request, slot, attempt)
+        return self._runner.take_over(self._name(request, slot, attempt), self._token, expected=owner)
 
     def _stand(self, owner: str | None, *, shared: bool) -> Standing:
         assert self._me is not None
@@ -198,6 +212,7 @@ class Attachment:
         self._submitting = None
         if not signed:
             self._handle = None
+            self._places.withdraw(handle)
             # An equal call submitted the id and signed first.
             return (yield from self._take(request, self._attempts(request), slot))
         self._page.say(f"submitted {handle}")

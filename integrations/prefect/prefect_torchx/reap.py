@@ -29,7 +29,7 @@ from prefect_torchx._engine.server import ask_patiently, client_of_process
 from prefect_torchx.naming import FLOW_RUN, REAPED, Holder, is_given_up
 from prefect_torchx.rest import END_S, show_rest
 from torchx_core.display.text import whole_log
-from torchx_core.errors import TorchXError
+from torchx_core.errors import TorchXError, UnknownAppException
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppHandle, is_terminal, parse_app_handle
 
@@ -76,6 +76,9 @@ def reap_leftovers(flow_run_id: UUID) -> None:
     with client_of_process(), Reaper() as reaper:
         apps, noted = _own_apps(reaper, flow_run, log)
         left = [app for app in apps if not app.is_given_up]
+        for app in apps:
+            if app.is_given_up and not app.has_ended:
+                _cancel_again(reaper, app, state, log)
         _end(reaper, left, noted, state, log, limit_s=LEAVE_S)
 
 
@@ -191,9 +194,13 @@ class Reaper:
         # The mark comes first: a run that is started again must not take it for a running one.
         if not runner.take_over(app.handle, REAPED, expected=app.owner):
             return False
-        reason = f"cancelled because its Prefect flow run is {state}"
-        runner.cancel(app.handle, reason=reason, if_owner=REAPED)
+        runner.cancel(app.handle, reason=_reason(state), if_owner=REAPED)
         return True
+
+    def cancel_again(self, app: FoundApp, state: str) -> None:
+        """Ask for the end of an app that a call has given up: its own request may not have got through."""
+        runner = self._runner(parse_app_handle(app.handle).session_name)
+        runner.cancel(app.handle, reason=_reason(state), if_owner=app.owner)
 
     def show_rest(self, app: FoundApp, noted: NotedApp | None = None, *, limit_s: float = END_S) -> None:
         """Show what the log of the app's run lacks of it, unless somebody has taken it over since `look`.
@@ -221,6 +228,19 @@ class Reaper:
         if session not in self._runners:
             self._runners[session] = self._open.enter_context(get_runner(session))
         return self._runners[session]
+
+
+def _reason(state: str) -> str:
+    return f"cancelled because its Prefect flow run is {state}"
+
+
+def _cancel_again(reaper: Reaper, app: FoundApp, state: State[Any], log: LoggingAdapter) -> None:
+    try:
+        reaper.cancel_again(app, str(state.name))
+    except UnknownAppException:
+        return
+    except TorchXError as err:
+        log.warning("cannot cancel %s: %s", app.handle, err)
 
 
 def _own_apps(

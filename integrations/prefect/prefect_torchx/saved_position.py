@@ -34,6 +34,10 @@ class PositionStore(Protocol):
         """Return how far its log has got with an app that it has had; None when it has had no such app."""
         ...
 
+    def withdraw(self, handle: AppHandle) -> None:
+        """Forget that the run was about to submit the app: another call of the run had done so before."""
+        ...
+
     def note(self, handle: AppHandle, position: Position) -> None:
         """Remember how far it has got, for the next `save`; quick, called from any thread."""
         ...
@@ -61,14 +65,23 @@ class SavedPosition:
         self._handle = handle
         if fresh:
             _known.forget((self._position_store.run, handle))
-        saved = self._position_store.open(handle, fresh=fresh)
-        return _known.get((self._position_store.run, handle)) or saved
+        return self._latest(handle, self._position_store.open(handle, fresh=fresh))
 
     def find(self, handle: AppHandle) -> Position | None:
         """Turn to an app that an earlier try has had; None when none has."""
         found = self._position_store.find(handle)
         self._handle = self._handle if found is None else handle
-        return found and (_known.get((self._position_store.run, handle)) or found)
+        return found and self._latest(handle, found)
+
+    def withdraw(self, handle: AppHandle) -> None:
+        """Take back that a fresh app was turned to; see `PositionStore.withdraw`."""
+        self._handle = None
+        self._position_store.withdraw(handle)
+
+    def _latest(self, handle: AppHandle, saved: Position | None) -> Position | None:
+        """Return how far this process knows the log to be; of the saved place also what is behind it."""
+        known = _known.get((self._position_store.run, handle))
+        return saved if known is None or (saved is not None and saved.cursor == known.cursor) else known
 
     def note(self, handle: AppHandle, position: Position) -> None:
         """Remember the position in this process; quick, and called in any thread."""

@@ -64,25 +64,36 @@ class ServerPositionStore:
         self._about = {"run": self.run, "hidden": has_hidden, "limit_bytes": limit_bytes}
         self._ids: dict[AppHandle, UUID] = {}
         self._noted: dict[AppHandle, Position] = {}
+        self._unasked: set[AppHandle] = set()
+        """Apps of which the server, being away, could not say whether they are written down."""
 
     def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
         """Write down that the run has to do with the app, and return how far its log has got with it."""
         if not self.run:
             return None
-        # Not in haste: whoever does not find out shows again what has been shown.
-        find = partial(self._find, handle=handle)
-        found = None if fresh else ask(find, patiently=True)
-        if found is None:
+        if fresh:
             self._create(handle)
             return None
-        return self._open(handle, found)
+        found = self._ask_for(handle)
+        if found is None:  # what there may be must not be hidden behind something newer
+            self._unasked.add(handle)
+            return None
+        if not found:
+            self._create(handle)
+            return None
+        return self._open(handle, found[0])
 
     def find(self, handle: AppHandle) -> Position | None:
         """Return how far its log has got with an app that it has had; None when it has had no such app."""
-        found = ask(partial(self._find, handle=handle), patiently=True) if self.run else None
-        if found is None:
-            return None
-        return self._open(handle, found) or START
+        found = self._ask_for(handle) if self.run else None
+        return (self._open(handle, found[0]) or START) if found else None
+
+    def withdraw(self, handle: AppHandle) -> None:
+        """Forget that the run was about to submit the app: another call of the run had done so before."""
+        note = self._ids.pop(handle, None)
+        self._noted.pop(handle, None)
+        if note is not None:
+            ask(lambda client: client.delete_artifact(note))
 
     def note(self, handle: AppHandle, position: Position) -> None:
         """Remember how far it has got, for the next `save`."""
@@ -96,6 +107,8 @@ class ServerPositionStore:
         """Keep what was noted of all apps of the flow run; return whether that of this one is kept."""
         if not self.run:
             return True
+        if handle in self._unasked and not self._ask_again(handle):
+            return False
         if handle not in self._ids and not self._create(handle):
             return False
         if (position := self._noted.pop(handle, None)) is not None:
@@ -118,6 +131,24 @@ class ServerPositionStore:
         after = ask(find, patiently=True)
         return replace(position or START, after=after) if after else position
 
+    def _ask_for(self, handle: AppHandle, *, patiently: bool = True) -> list[_Found] | None:
+        """Return what was written down of the app, nothing or one; None when the server does not answer.
+
+        Not in haste by default: whoever does not find out shows again what has been shown.
+        """
+        return ask(partial(self._find, handle=handle), patiently=patiently)
+
+    def _ask_again(self, handle: AppHandle) -> bool:
+        """Go on counting from what was written down of the app; return whether the server could say."""
+        found = self._ask_for(handle, patiently=False)
+        if found is None:
+            return False
+        self._unasked.discard(handle)
+        for app in found:
+            self._ids[handle] = app.id
+            self._ledger.open(app.id, app.entry)
+        return True
+
     def _create(self, handle: AppHandle) -> bool:
         artifact = ArtifactCreate(
             type=TYPE,
@@ -130,16 +161,16 @@ class ServerPositionStore:
             self._ids[handle] = created.id
         return created is not None
 
-    def _find(self, client: SyncPrefectClient, handle: AppHandle) -> _Found | None:
+    def _find(self, client: SyncPrefectClient, handle: AppHandle) -> list[_Found]:
         names = [self._name(handle), self._ledger.name]
         only = ArtifactFilter(task_run_id=ArtifactFilterTaskRunId(any_=names))
         found = _latest_first(client, only)
         # The latest: a try that died before it submitted has left one, too.
         app = next((artifact for artifact in found if is_ours(_KIND, artifact.data)), None)
         if app is None:
-            return None
+            return []
         noted_at = app.created.timestamp() if app.created else 0.0
-        return _Found(app.id, noted_at, _entry(app, latest_entries(found)))
+        return [_Found(app.id, noted_at, _entry(app, latest_entries(found)))]
 
     def _name(self, handle: AppHandle) -> UUID:
         """Return an id for this run's dealings with the app, by which the artifact is found at once."""
