@@ -201,14 +201,18 @@ def test_an_app_that_cannot_be_asked_for_is_not_hidden(monkeypatch: pytest.Monke
     first.open(HANDLE, fresh=True)
     _save(first, HANDLE, "1")
     monkeypatch.setattr(ledger, "_ledgers", Latest(9))
-    away: dict[Any, Any] = {PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}
     cut_off = ServerPositionStore(run, "")
-    with temporary_settings(away):
+    with monkeypatch.context() as patch:
+        patch.setattr(SyncPrefectClient, "read_artifacts", _fail)
         assert cut_off.open(HANDLE, fresh=False) is None
     assert ServerPositionStore(run, "").open(HANDLE, fresh=False) == _position("1")
     _save(cut_off, HANDLE, "2")
     monkeypatch.setattr(ledger, "_ledgers", Latest(9))
     assert ServerPositionStore(run, "").open(HANDLE, fresh=False) == _position("2")
+
+
+def _fail(*_args: object, **_options: object) -> None:
+    raise ValueError("an answer that makes no sense")
 
 
 @pytest.mark.usefixtures("prefect_api")

@@ -18,6 +18,7 @@ Only the app's own volume is in use by containers, so ``docker volume prune`` of
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -76,6 +77,10 @@ __all__ = [
     "write",
     "write_stop",
 ]
+
+_REMOVER_PATIENCE_S = 2.0
+"""How long a submitter has to remove what it made of an app that was deleted meanwhile."""
+_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -207,20 +212,24 @@ def create(engine: Engine, session: str, app_id: str, content: Json) -> AppRecor
 
     What is left of an engine that died while it made the volume is removed. Should that be the record which
     another submitter has just put in its place, the app is that of the next record, to both of them; once
-    there is a container, the engine refuses.
+    there is a container, the engine refuses. A container that is made while its app is deleted makes the
+    volume anew; its submitter removes both, and has a moment to do so.
 
     Raises:
         CorruptRecordError: The volume is not this library's.
     """
-    name = app_name(session, app_id)
+    name, deadline = app_name(session, app_id), time.monotonic() + _REMOVER_PATIENCE_S
     while not (stored := engine.create_volume(name, _labels(session, app_id, SPEC, content))):
         try:
             engine.remove_volume(name)
         except Refused as err:
-            if err.conflict:
+            if err.conflict and time.monotonic() < deadline:
+                time.sleep(_PAUSE_S)  # noqa: TID251  # another submitter is at work, and nothing tells
+            elif err.conflict:
                 problem = "has no labels, and containers hold it; delete the app to remove them"
                 raise CorruptRecordError(f"volume {name}", problem) from err
-            raise
+            else:
+                raise
     return _app_record(name, stored)
 
 

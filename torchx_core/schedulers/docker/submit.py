@@ -38,7 +38,7 @@ from torchx_core.schedulers.docker.labels import common
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts
 from torchx_core.schedulers.docker.reconcile import containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.records import AppRecord, Stop
-from torchx_core.schedulers.docker.removing import remove_everything
+from torchx_core.schedulers.docker.removing import remove_everything, remove_unlabelled
 from torchx_core.schedulers.docker.request import ContainerSpec, DockerRequest, comparable_request, remasked
 from torchx_core.schedulers.docker.shim import DATA
 from torchx_core.schedulers.docker.volume_state import archive
@@ -78,6 +78,8 @@ def submit(engine: Engine, request: DockerRequest) -> None:
                 completed = _completed_by_others(engine, request, app, err, created=created)
             if completed:
                 return
+            # Who was deleted amid its submit has containers that made the app's volume anew, without labels.
+            remove_unlabelled(engine, request.session, request.app_id, force=False)
     except SchedulerError as err:
         if isinstance(err, SubmitFailedError):
             raise

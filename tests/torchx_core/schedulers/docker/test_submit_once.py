@@ -30,6 +30,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers.docker import DockerRequest
 from torchx_core.schedulers.docker import submit as submitting
 from torchx_core.schedulers.docker.client import Api, Engine
+from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.specs import AppDef, AppState, BindMount, CfgVal, Resource, Role
 from torchx_core.testing import wait_until
@@ -126,6 +127,24 @@ class AtStart:
         self._api.start(container)  # type: ignore[attr-defined]  # the SDK's client
 
 
+class AtCreate:
+    """Passes calls on, and acts before the first container is created."""
+
+    def __init__(self, api: object, act: Callable[[], None]) -> None:
+        """Pass calls on to that one."""
+        self._api = api
+        self._act = [act]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._api, name)
+
+    def create_container_from_config(self, config: object, name: str) -> object:
+        """Act, the first time, then create it."""
+        while self._act:
+            self._act.pop()()
+        return self._api.create_container_from_config(config, name)  # type: ignore[attr-defined]
+
+
 def connected_at_start(engine: DockerEngine, act: Callable[[], None]) -> Engine:
     """Return a client of ours that acts before each start."""
     return connected(engine.url, lambda api: cast("Api", AtStart(api, act)))
@@ -177,6 +196,24 @@ def test_what_starts_after_the_end_of_its_app_is_stopped(
     with closing(connected_at_start(engine, cancel)) as slow:
         submit(slow, request)
     wait_until(lambda: not client.containers.list(), 240)
+
+
+def test_an_app_that_is_deleted_amid_its_submit_is_submitted_anew(
+    engine: DockerEngine, client: docker.DockerClient, runner: Runner
+) -> None:
+    """Its containers come when its record is gone; they must not be the end of that id."""
+    request = cast("DockerRequest", runner.dryrun(app(Print("once")), "local_docker", app_id="one").request)
+    handle = "local_docker://tests/one"
+
+    def delete() -> None:
+        with closing(connected(engine.url)) as another:
+            remove_everything(another, SESSION, "one")
+        assert client.volumes.list() == []
+
+    with closing(connected(engine.url, lambda api: cast("Api", AtCreate(api, delete)))) as slow:
+        submit(slow, request)
+    assert end(runner, handle).state == AppState.SUCCEEDED
+    assert logs(client) == ["once"]
 
 
 @pytest.mark.parametrize("calls", [1, 8])

@@ -219,7 +219,7 @@ def test_an_old_python_there(lonely_node: SshServer, tmp_path: Path) -> None:
     """However the end of its channel comes about, it is named, and no retry is worth while."""
     del lonely_node
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho \'{"python": "3.9.1"}\'\nexec sleep 600\n')
+    python.write_text('#!/bin/sh\necho \'{"python": "3.9.1"}\'\nexec cat >/dev/null\n')
     python.chmod(0o755)
     for _ in range(20):
         error = _failure(_scheduler(python=str(python)))
