@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import docker
+from docker.errors import APIError
 from docker_engine import DockerEngine, free_number
 from docker_images import PYTHON_IMAGE, import_images
 from slurm_cluster import running_cluster
@@ -182,7 +183,8 @@ class DockerBackend(Backend):
                     container.remove(force=True)
             for thing in [*client.volumes.list(), *client.networks.list()]:
                 if app_id in str(thing.attrs):
-                    thing.remove()
+                    with suppress(APIError):  # an engine that was killed may keep an endpoint of a network
+                        thing.remove()
 
 
 class SlurmBackend(Backend):

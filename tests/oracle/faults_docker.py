@@ -100,5 +100,5 @@ def _restart(trial: Trial) -> None:
     trial.promises.may_lose_unfinished = True
     trial.promises.may_lose_unnoticed = kill
     # An engine that forgets the retry of a replica that fails at that moment may be unable to make up for it.
-    trial.excuse("FAILED", ": already exists")
+    trial.excuse("FAILED", ": already exists", ": file exists")
     trial.backend.restart(kill=kill)
