@@ -112,6 +112,8 @@ def build_workspace(engine: Engine, role: Role, cfg: Mapping[str, CfgVal]) -> st
 def prune_workspaces(engine: Engine, older_than_s: int = 3600) -> list[str]:
     """Remove the layers that no container uses and return their names.
 
+    The engine does this for one client at a time: while another is at it, nothing is removed.
+
     Args:
         engine: The engine.
         older_than_s: Younger layers stay: their app may be about to be submitted.
@@ -119,8 +121,13 @@ def prune_workspaces(engine: Engine, older_than_s: int = 3600) -> list[str]:
     filters: dict[str, object] = {"dangling": False, "label": [LABEL]}
     if older_than_s:
         filters["until"] = f"{older_than_s}s"
-    with engine.asked("cannot remove workspaces that nobody uses"):
-        answer = _api(engine).prune_images(filters)
+    try:
+        with engine.asked("cannot remove workspaces that nobody uses"):
+            answer = _api(engine).prune_images(filters)
+    except Refused as err:
+        if err.conflict:
+            return []
+        raise
     deleted = cast("list[dict[str, str]] | None", answer.get("ImagesDeleted")) or []
     return [entry["Untagged"] for entry in deleted if "Untagged" in entry]
 

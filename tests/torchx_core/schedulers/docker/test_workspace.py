@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Protocol, cast
 
 import pytest
+from docker.errors import APIError
 from docker_engine import DockerEngine
 from docker_images import SHELL_IMAGE
 from registry import PASSWORD, USER, Registry, registry
+from requests import Response
 
 from torchx_core import AppDef, get_runner
 from torchx_core.errors import InvalidAppError, InvalidRunConfigException, SchedulerError
@@ -354,6 +356,22 @@ def test_layers_that_nobody_uses_are_removed(builder: Engine, calls: Calls, proj
     calls.remove_container(container)
     assert prune_workspaces(builder, older_than_s=0) == [used]
     assert calls.inspect_image(SHELL_IMAGE)
+
+
+class Busy:
+    """An engine that is removing images for somebody else."""
+
+    def prune_images(self, filters: dict[str, object]) -> object:
+        """Refuse."""
+        del filters
+        answer = Response()
+        answer.status_code = 409
+        raise APIError("Conflict", answer, "a prune operation is already running")
+
+
+def test_while_another_client_prunes_nothing_is_removed(engine: DockerEngine) -> None:
+    """The engine does this for one client at a time; two hosts that prune at once both succeed."""
+    assert prune_workspaces(Engine(cast("Api", Busy()), find_endpoint(engine.url, {}))) == []
 
 
 # --- pushing
