@@ -17,6 +17,7 @@ __all__ = [
     "INDEX",
     "KEY",
     "KIND",
+    "NONCE",
     "REPLICA",
     "ROLE",
     "SESSION",
@@ -40,6 +41,8 @@ APP: Final = f"{_PREFIX}app"
 SESSION: Final = f"{_PREFIX}session"
 KIND: Final = f"{_PREFIX}kind"
 """``replica``, ``network`` or a record's kind."""
+NONCE: Final = f"{_PREFIX}nonce"
+"""Of which submit of the app a container is; those of an earlier release have none."""
 ROLE: Final = f"{_PREFIX}role"
 REPLICA: Final = f"{_PREFIX}replica"
 """Number of the replica in its role."""

@@ -25,7 +25,7 @@ from functools import cached_property
 from itertools import count
 from typing import cast
 
-from torchx_core.errors import CorruptRecordError, InvalidAppError
+from torchx_core.errors import CorruptRecordError, InvalidAppError, StoredStateError
 from torchx_core.schedulers.docker import content as said_in
 from torchx_core.schedulers.docker.client import Engine, Json, Refused, Volume
 from torchx_core.schedulers.docker.content import (
@@ -231,6 +231,15 @@ def create(engine: Engine, session: str, app_id: str, content: Json) -> AppRecor
             else:
                 raise
     return _app_record(name, stored)
+
+
+def nonce_of(engine: Engine, name: str) -> str | None:
+    """Return of which submit the app's own record of that name is; None when there is none that tells."""
+    labels = engine.volume_labels(name)
+    try:
+        return _app_record(name, labels).nonce if labels else None
+    except StoredStateError:
+        return None
 
 
 def read(engine: Engine, session: str, app_id: str) -> Records | None:

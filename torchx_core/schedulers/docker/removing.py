@@ -7,7 +7,15 @@ import time
 from torchx_core.errors import StoredStateError
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.client import Engine, Refused, all_of, each_at_once
-from torchx_core.schedulers.docker.labels import KIND, app_key, app_name, is_record_name, of_app, of_session
+from torchx_core.schedulers.docker.labels import (
+    KIND,
+    NONCE,
+    app_key,
+    app_name,
+    is_record_name,
+    of_app,
+    of_session,
+)
 
 __all__ = ["debris", "remove_everything", "remove_unlabelled"]
 
@@ -15,19 +23,26 @@ _MOST_TRIES = 10
 _PAUSE_S = 0.1
 
 
-def remove_everything(engine: Engine, session: str, app_id: str) -> None:
+def remove_everything(engine: Engine, session: str, app_id: str, nonce: str | None = None) -> None:
     """Remove containers, network and records; the app's own record last, so that a crash leaves no orphan.
 
     Whoever submits the app meanwhile may add another container, which holds the volume: then begin again.
+
+    Args:
+        engine: Where the app is.
+        session: Its session.
+        app_id: The app.
+        nonce: Of which submit; an app that was submitted anew meanwhile, after another one's delete, is left
+            alone. None for whatever is there.
     """
     for _ in range(_MOST_TRIES):
         try:
-            return _remove(engine, session, app_id)
+            return _remove(engine, session, app_id, nonce)
         except Refused as err:
             if not err.conflict:
                 raise
             time.sleep(_PAUSE_S)  # noqa: TID251  # the other one is at work, and nothing tells
-    return _remove(engine, session, app_id)
+    return _remove(engine, session, app_id, nonce)
 
 
 def remove_unlabelled(engine: Engine, session: str, app_id: str, *, force: bool) -> None:
@@ -44,12 +59,17 @@ def remove_unlabelled(engine: Engine, session: str, app_id: str, *, force: bool)
         remove_everything(engine, session, app_id)
 
 
-def _remove(engine: Engine, session: str, app_id: str) -> None:
+def _remove(engine: Engine, session: str, app_id: str, nonce: str | None) -> None:
     name, key = app_name(session, app_id), app_key(session, app_id)
-    all_of(each_at_once(lambda c: engine.remove_container(c.id), engine.containers(of_app(key))))
+    found = engine.containers(of_app(key))
+    ours = [c.id for c in found if nonce is None or c.labels.get(NONCE, nonce) == nonce]
+    all_of(each_at_once(engine.remove_container, ours))
+    if nonce is not None and store.nonce_of(engine, name) != nonce:
+        return
     engine.remove_network(name)
     named = engine.volumes({"name": [name]})  # not by label: some may have none
-    records = sorted(v.name for v in named if v.name.startswith(f"{name}."))
+    begin = f"{name}." if nonce is None else f"{name}.{nonce}."
+    records = sorted(v.name for v in named if v.name.startswith(begin))
     all_of(each_at_once(engine.remove_volume, records))
     engine.remove_volume(name)
 

@@ -191,7 +191,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
         state = status(view).state
         if not is_terminal(state):
             raise AppNotTerminalError(self._handle(app_id), str(state), "delete")
-        remove_everything(engine, self.session_name, app_id)
+        remove_everything(engine, self.session_name, app_id, view.app.nonce)
 
     def prune(
         self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None

@@ -34,7 +34,7 @@ from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.client import Engine, Refused, all_of, each_at_once
 from torchx_core.schedulers.docker.content import UNDONE
-from torchx_core.schedulers.docker.labels import common
+from torchx_core.schedulers.docker.labels import NONCE, common
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts
 from torchx_core.schedulers.docker.reconcile import containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.records import AppRecord, Stop
@@ -118,7 +118,7 @@ def _completed(engine: Engine, request: DockerRequest, app: AppRecord, *, create
         if records is None or records.app.nonce != app.nonce:
             return False
         if records.stop is not None and records.stop.outcome == UNDONE:
-            remove_everything(engine, app.session, app.app_id)
+            remove_everything(engine, app.session, app.app_id, app.nonce)
             return False
         if records.stop is not None or records.final is not None:
             return True
@@ -126,6 +126,10 @@ def _completed(engine: Engine, request: DockerRequest, app: AppRecord, *, create
             _start_rest(engine, request, app)
             return _confirmed(engine, app)
     _create_all(engine, request, app, created=created)
+    if (
+        engine.volume_labels(app.name) == {}
+    ):  # deleted before its containers held the volume, which they made anew
+        return False
     begun = {"time": time.time()}
     if store.write(engine, app, store.BEGUN, begun)["time"] == begun["time"]:
         _start(engine, request.containers)
@@ -138,7 +142,7 @@ def _create_all(engine: Engine, request: DockerRequest, app: AppRecord, *, creat
     _provide_images(engine, request)
     if request.network:
         _provide_network(engine, request, app, wait=not created)
-    answers = each_at_once(lambda c: _create(engine, c), request.containers)
+    answers = each_at_once(lambda c: _create(engine, app, c), request.containers)
     _check(request.containers, answers)
     if not all(answers):  # others create them too
         _await_all(engine, request, app)
@@ -163,10 +167,11 @@ def _provide_network(engine: Engine, request: DockerRequest, app: AppRecord, *, 
     engine.create_network(name, common(request.session, request.app_id, "network"))
 
 
-def _create(engine: Engine, spec: ContainerSpec) -> bool:
+def _create(engine: Engine, app: AppRecord, spec: ContainerSpec) -> bool:
     """Return whether the container is ours; false when somebody was faster."""
+    labels = {**cast("dict[str, str]", spec.config["Labels"]), NONCE: app.nonce}
     try:
-        engine.create_container(spec.planned.container, spec.config)
+        engine.create_container(spec.planned.container, {**spec.config, "Labels": labels})
     except Refused as err:
         if not err.conflict:
             raise
@@ -264,7 +269,7 @@ def _take_back(engine: Engine, app: AppRecord, why: str) -> None:
     """Remove what there is; written down first, so that whoever comes next goes on if we die."""
     stop = Stop(outcome=UNDONE, msg=why, grace_s=0, time=time.time())
     store.write_stop(engine, app, stop)
-    remove_everything(engine, app.session, app.app_id)
+    remove_everything(engine, app.session, app.app_id, app.nonce)
 
 
 def _confirmed(engine: Engine, app: AppRecord) -> bool:

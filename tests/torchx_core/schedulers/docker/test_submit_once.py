@@ -30,6 +30,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers.docker import DockerRequest
 from torchx_core.schedulers.docker import submit as submitting
 from torchx_core.schedulers.docker.client import Api, Engine
+from torchx_core.schedulers.docker.reconcile import reconcile
 from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.specs import AppDef, AppState, BindMount, CfgVal, Resource, Role
@@ -214,6 +215,24 @@ def test_an_app_that_is_deleted_amid_its_submit_is_submitted_anew(
         submit(slow, request)
     assert end(runner, handle).state == AppState.SUCCEEDED
     assert logs(client) == ["once"]
+
+
+def test_a_late_delete_leaves_the_next_app_of_that_id_alone(
+    engine: DockerEngine, client: docker.DockerClient, runner: Runner
+) -> None:
+    """Two processes delete an app that has ended; before the slower one begins the id is used again."""
+    handle = runner.run(app(Print("first")), "local_docker", app_id="one")
+    end(runner, handle)
+    with closing(connected(engine.url)) as late:
+        view = reconcile(late, SESSION, "one")
+        assert view is not None
+        runner.delete(handle)
+        runner.run(app(Hold()), "local_docker", app_id="one")
+        remove_everything(late, SESSION, "one", view.app.nonce)
+    status = runner.status(handle)
+    assert status is not None
+    assert not status.is_terminal()
+    assert len(client.containers.list()) == 1
 
 
 @pytest.mark.parametrize("calls", [1, 8])
