@@ -11,7 +11,7 @@ from local_apps import app_of, python
 from task_bench import Bench, Crash, DictMemory, Request, echo, sleeper, task_bench
 
 from airflow_torchx import _attachment
-from airflow_torchx._attachment import Attachment
+from airflow_torchx._attachment import Attachment, NotSubmittedError
 from airflow_torchx._ownership import OvertakenError
 from airflow_torchx._record import AirflowUnavailableError
 from torchx_core.errors import InvalidAppError, SubmitOutcomeUnknownError
@@ -292,10 +292,9 @@ def test_a_try_can_cancel_before_it_follows(bench: Bench) -> None:
     """A kill that comes right after the submit reaches the app."""
     request = sleeper(crash_after=Crash())
     attachment = bench.attachment(request)
-    attachment.cancel("nothing there yet")
     with pytest.raises(Crash):
         attachment.attach()
-    attachment.cancel("changed my mind")
+    assert attachment.cancel("changed my mind")
     status = bench.runner.wait(attachment.handle, timeout_s=240)
     assert status is not None
     assert (status.state, status.msg) == (AppState.CANCELLED, "changed my mind")
@@ -306,8 +305,17 @@ def test_a_cancel_before_the_submit_is_no_error(bench: Bench) -> None:
     attachment = bench.attachment(sleeper(crash_before=Crash()))
     with pytest.raises(Crash):
         attachment.attach()
-    attachment.cancel("too early")
+    assert not attachment.cancel("too early")
     assert bench.apps() == {}
+
+
+def test_a_try_that_was_cancelled_submits_nothing(bench: Bench) -> None:
+    """Nor does it write a record: the next try finds what there was."""
+    attachment = bench.attachment(sleeper())
+    assert not attachment.cancel("nothing there yet")
+    with pytest.raises(NotSubmittedError, match="was not submitted: nothing there yet"):
+        attachment.attach()
+    assert (bench.apps(), bench.memory.saves) == ({}, [])
 
 
 def test_a_resumed_task_saves_where_the_trigger_was(bench: Bench) -> None:

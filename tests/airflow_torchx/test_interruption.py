@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from local_apps import app_of
 from task_tries import make_try
 
 from airflow_torchx._arguments import OnWorkerShutdown
-from airflow_torchx._attachment import Attachment
+from airflow_torchx._attachment import Attachment, NotSubmittedError
 from airflow_torchx._engine import AirflowException
 from airflow_torchx._interruption import Interruption
 from airflow_torchx._log import AppLog
@@ -118,8 +119,9 @@ def task(tmp_path: Path) -> Iterator[Task]:
     with get_runner("s", state_dir=str(tmp_path)) as runner:
         made = Task(runner)
         yield made
-        runner.cancel(made.handle, grace_s=0)
-        runner.wait(made.handle, timeout_s=240)
+        for app in runner.list("local_cwd"):
+            runner.cancel(app.app_handle, grace_s=0)
+            runner.wait(app.app_handle, timeout_s=240)
 
 
 @pytest.mark.parametrize(
@@ -223,6 +225,63 @@ def test_a_kill_while_a_cleared_app_ends_submits_nothing(task: Task, tmp_path: P
     assert task.memory.record == old
     assert len(task.runner.list("local_cwd")) == 1
     end.touch()
+
+
+@pytest.mark.parametrize(
+    ("policy", "generation"), [("detach", 4), ("cancel", 2)], ids=["of a cleared task", "given up"]
+)
+def test_a_users_act_while_an_earlier_app_ends_submits_nothing(
+    task: Task, tmp_path: Path, policy: OnWorkerShutdown, generation: int
+) -> None:
+    """The earlier app ends within the seconds that the try has left; nobody would come for another one."""
+    task.killed, task.grace_s = True, 60.0
+    task.ready, end = tmp_path / "ready", tmp_path / "end"
+    with pytest.raises(AirflowException):
+        task.follow(
+            "sh",
+            "-c",
+            f"trap '' TERM; touch '{task.ready}'; until [ -e '{end}' ]; do sleep 0.05; done",
+            policy=policy,
+        )
+    task.state = "failed"
+    Timer(0.5, end.touch).start()
+    with pytest.raises(NotSubmittedError, match="the task instance is failed"):
+        task.follow(number=2, generation=generation)
+    assert [app.state for app in task.runner.list("local_cwd")] == [AppState.CANCELLED]
+
+
+def test_a_users_act_while_the_scheduler_is_away_submits_nothing(
+    task: Task, away: Callable[..., None]
+) -> None:
+    """The scheduler comes back within the seconds that the try has left, and is not asked for an app."""
+    away("run")
+    task.killed, task.state = True, "failed"
+    with pytest.raises(NotSubmittedError, match="the task instance is failed"):
+        task.follow()
+    assert task.runner.list("local_cwd") == []
+
+
+def test_a_users_act_before_the_record_is_read_reaches_the_app(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry that does not know its app yet cancels it as soon as it does."""
+    task.killed = True
+    with pytest.raises(AirflowException, match="goes on"):
+        task.follow()
+    answers = [SchedulerError("away", retryable=True)]
+    load = task.memory.load
+
+    def load_late() -> Record | None:
+        if answers:
+            raise answers.pop()
+        return load()
+
+    monkeypatch.setattr(task.memory, "load", load_late)
+    task.state = "failed"
+    with pytest.raises(AirflowException, match="the task instance is failed"):
+        task.follow(number=2)
+    task.runner.wait(task.handle, timeout_s=240)
+    assert task.status().state is AppState.CANCELLED
 
 
 def test_an_app_that_takes_its_time_to_end_does_not_hold_the_task(task: Task, tmp_path: Path) -> None:

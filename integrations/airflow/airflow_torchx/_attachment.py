@@ -26,12 +26,12 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from time import monotonic, time
-from typing import Protocol
 
 from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral
 from airflow_torchx._ownership import OvertakenError, check_owner, sign, sign_off
 from airflow_torchx._persistence import TICK_S, Persistence
 from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
+from airflow_torchx._protocols import Request, TaskLog
 from airflow_torchx._record import AirflowUnavailableError, Memory, Record
 from airflow_torchx._sight import look_elsewhere, may_be_elsewhere, may_run_elsewhere, this_host, why_gone
 from airflow_torchx._tries import TaskTry, make_app_id
@@ -40,13 +40,14 @@ from torchx_core.errors import (
     InvalidCursorError,
     InvalidInputError,
     SchedulerError,
+    TorchXError,
     UnknownAppException,
 )
 from torchx_core.runner import Runner
-from torchx_core.schedulers import AppEvent, Batch, StateChanged
+from torchx_core.schedulers import Batch, StateChanged
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, make_app_handle, parse_app_handle
 
-__all__ = ["GIVE_UP_FIRST_S", "Attachment", "Request", "TaskLog"]
+__all__ = ["GIVE_UP_FIRST_S", "Attachment", "NotSubmittedError"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,38 +65,12 @@ GIVEN_UP_REASON = "cancelled because an earlier try of the Airflow task ended"
 NEVER_STARTED_REASON = "cancelled because the Airflow try that began to submit it died"
 
 
-class Request(Protocol):
-    """What to submit."""
+class NotSubmittedError(TorchXError):
+    """The end of the task's app was asked for before there was one."""
 
-    @property
-    def scheduler(self) -> str:
-        """The scheduler's name."""
-        ...
-
-    @property
-    def lease_s(self) -> float | None:
-        """The lease the app will have."""
-        ...
-
-    def submit(self, runner: Runner, app_id: str) -> AppHandle:
-        """Submit under that id."""
-        ...
-
-
-class TaskLog(Protocol):
-    """Where the app's events are shown."""
-
-    def write(self, event: AppEvent) -> None:
-        """Show one event, or keep it for a while."""
-        ...
-
-    def tick(self) -> None:
-        """Show what was kept, if that is due."""
-        ...
-
-    def say(self, message: str) -> None:
-        """Show a message of our own."""
-        ...
+    def __init__(self, handle: AppHandle, reason: str) -> None:
+        """Name the app, and say why it is not wanted any more."""
+        super().__init__(f"{handle} was not submitted: {reason}")
 
 
 class Attachment:
@@ -136,6 +111,7 @@ class Attachment:
         self._saved: Record | None = None
         self._saved_at = float("-inf")
         self._arrived: str | None = None
+        self._cancel_reason = ""
         self._ask_at = float("inf")
 
     @property
@@ -172,6 +148,7 @@ class Attachment:
             OvertakenError: A newer try has it.
             OutOfSightError: It was submitted and cannot be found, perhaps because it is on another host.
             LostAppError: That has been so for long, and it has no lease that would have ended it.
+            NotSubmittedError: There was none, and its end has been asked for.
             AirflowUnavailableError: The record cannot be read or written; nothing was submitted.
             SchedulerError: The scheduler is away for too long.
         """
@@ -332,20 +309,28 @@ class Attachment:
             self._saved_at = monotonic()
             logger.warning("cannot save the log position of %s: %s", self.handle, err)
 
-    def cancel(self, reason: str) -> None:
-        """Ask for the app's end, unless a newer try has it; works at any point of `attach` and `follow`.
+    def cancel(self, reason: str) -> bool:
+        """Ask for the app's end, unless a newer try has it; from now on this try submits nothing.
+
+        Works at any point of `attach` and `follow`.
+
+        Returns:
+            False while there is no app: one may be found yet, so ask again.
 
         Raises:
             SchedulerError: The scheduler is away just now.
         """
-        if self._record is None:
-            return
+        self._cancel_reason = reason
+        return self._record is not None and self._cancel(reason)
+
+    def _cancel(self, reason: str) -> bool:
         try:
             sign_off(self._runner, self.handle, self._try)
         except (OvertakenError, UnknownAppException) as err:
             logger.info("not cancelling: %s", err)
-            return
+            return isinstance(err, OvertakenError)
         self._runner.cancel(self.handle, reason=reason)
+        return True
 
     def _batches(self) -> Iterator[Batch]:
         try:
@@ -419,14 +404,24 @@ class Attachment:
         Raises:
             AppIdConflictError: Somebody has submitted another request under this id.
             InvalidInputError: The DAG asks for what cannot be.
+            NotSubmittedError: The app's end has been asked for.
         """
+        self._check_wanted()
         self._save(self.record)
         request = self._request(self.record.deadline)
-        app_id = parse_app_handle(self.handle).app_id
-        self._absences.ask(lambda: request.submit(self._runner, app_id))
+        self._absences.ask(lambda: self._submit_now(request))
         self._log.say(f"submitted {self.handle}")
         self._record = replace(self.record, submitted=True)
         self._save(self.record)
+
+    def _submit_now(self, request: Request) -> None:
+        self._check_wanted()
+        request.submit(self._runner, parse_app_handle(self.handle).app_id)
+
+    def _check_wanted(self) -> None:
+        """Raise NotSubmittedError once `cancel` was called: the time that is left would do for a submit."""
+        if self._cancel_reason:
+            raise NotSubmittedError(self.handle, self._cancel_reason)
 
     def _await_start(self, why: InvalidInputError) -> None:
         """See whether an app that we cannot submit as it is starts all the same; cancel it if not."""
@@ -435,7 +430,7 @@ class Attachment:
         while self._is_unstarted():
             if monotonic() >= deadline:
                 self._log.say(f"{self.handle} was never started, and the DAG asks for another by now")
-                self._absences.ask(lambda: self.cancel(NEVER_STARTED_REASON))
+                self._absences.ask(lambda: self._cancel(NEVER_STARTED_REASON))
                 return
             self._absences.pause(1.0)
 

@@ -230,7 +230,7 @@ class Execution:
                 self._try_to_cancel(lambda: attachment.cancel(GAVE_UP_REASON))
             raise
 
-    def _try_to_cancel(self, cancel: Callable[[], None]) -> None:
+    def _try_to_cancel(self, cancel: Callable[[], object]) -> None:
         """Cancel once; what comes of it must not hide why."""
         try:
             cancel()

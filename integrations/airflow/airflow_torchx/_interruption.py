@@ -105,11 +105,9 @@ class Interruption:
 
     def _cancel(self, attachment: Attachment) -> None:
         try:
-            attachment.cancel(self._reason)
+            self._has_cancelled = attachment.cancel(self._reason)
         except SchedulerError as err:
             logger.warning("cannot cancel %s just now: %s", attachment.name, err)  # the next look tries again
-        else:
-            self._has_cancelled = True
 
     def _leave(self, attachment: Attachment) -> NoReturn:
         attachment.save_position()
