@@ -11,8 +11,8 @@ from local_apps import app_of, python
 from task_bench import Bench, Crash, DictMemory, Request, echo, sleeper, task_bench
 
 from airflow_torchx import _attachment
-from airflow_torchx._attachment import Attachment, NotSubmittedError
-from airflow_torchx._ownership import OvertakenError
+from airflow_torchx._attachment import Attachment
+from airflow_torchx._ownership import NotSubmittedError, OvertakenError
 from airflow_torchx._record import AirflowUnavailableError
 from torchx_core.errors import InvalidAppError, SubmitOutcomeUnknownError
 from torchx_core.runner import Runner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from airflow_torchx._attachment import Attachment
 from airflow_torchx._memory import ProbingMemory
 from airflow_torchx._ownership import OvertakenError, sign_off
 from torchx_core.errors import InvalidAppError
+from torchx_core.runner import get_runner
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
@@ -182,6 +184,48 @@ def test_an_app_that_another_try_never_starts_is_replaced(
     assert attachment.record.attempt == 1
     assert bench.screen.lines == ["another"]
     assert list(bench.apps().values()).count(AppState.SUCCEEDED) == 1
+
+
+@contextmanager
+def _moved(bench: Bench, folder: Path) -> Iterator[Bench]:
+    """Yield the same task with the session that its edited DAG asks for."""
+    with get_runner("another", state_dir=str(folder / "state")) as runner:
+        yield Bench(runner, bench.memory)
+        for app in runner.list("local_cwd"):
+            runner.cancel(app.app_handle, grace_s=0)
+            runner.wait(app.app_handle, timeout_s=240)
+
+
+def test_a_submit_that_never_began_goes_where_the_dag_says_by_now(bench: Bench, tmp_path: Path) -> None:
+    """The record names the place at which the app is, also when the next try has to find it."""
+    _begin(bench)
+    with _moved(bench, tmp_path) as moved:
+        assert moved.run(echo("a"), number=2) is AppState.SUCCEEDED
+        assert moved.run(echo("a"), number=3) is AppState.SUCCEEDED
+        assert (list(bench.apps()), list(moved.apps())) == ([], [bench.memory.record.handle])
+
+
+def test_an_app_that_was_not_confirmed_goes_on_where_it_is(bench: Bench, tmp_path: Path) -> None:
+    """No other one starts beside it where the DAG wants it by now."""
+    with pytest.raises(Crash):
+        bench.attachment(sleeper(crash_after=Crash())).attach()
+    with _moved(bench, tmp_path) as moved:
+        attachment = moved.attachment(sleeper(), number=2)
+        attachment.attach()
+        assert (list(bench.apps()), list(moved.apps())) == ([attachment.handle], [])
+
+
+def test_an_app_that_is_never_started_is_replaced_where_the_dag_says(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The try that was to start it at the old place is dead: it is cancelled there first."""
+    monkeypatch.setattr(_attachment, "START_S", 0.5)
+    with python(tmp_path / "state", DIES, _begin(bench)) as dying:
+        assert dying.wait(240) == -signal.SIGKILL
+    with _moved(bench, tmp_path) as moved:
+        assert moved.run(echo("a"), number=2) is AppState.SUCCEEDED
+        assert list(moved.apps()) == [bench.memory.record.handle]
+    assert AppState.SUCCEEDED not in bench.apps().values()
 
 
 class Wrong(Request):

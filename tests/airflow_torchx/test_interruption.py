@@ -10,10 +10,11 @@ from local_apps import app_of
 from task_tries import make_try
 
 from airflow_torchx._arguments import OnWorkerShutdown
-from airflow_torchx._attachment import Attachment, NotSubmittedError
+from airflow_torchx._attachment import Attachment
 from airflow_torchx._engine import AirflowException
 from airflow_torchx._interruption import Interruption
 from airflow_torchx._log import AppLog
+from airflow_torchx._ownership import NotSubmittedError
 from airflow_torchx._record import AirflowUnavailableError, Record
 from airflow_torchx._tries import TaskTry
 from torchx_core.errors import SchedulerError

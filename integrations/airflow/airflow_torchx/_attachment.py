@@ -28,7 +28,7 @@ from dataclasses import replace
 from time import monotonic, time
 
 from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral
-from airflow_torchx._ownership import OvertakenError, check_owner, sign, sign_off
+from airflow_torchx._ownership import NotSubmittedError, OvertakenError, check_owner, sign, sign_off
 from airflow_torchx._persistence import TICK_S, Persistence
 from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
 from airflow_torchx._protocols import Request, TaskLog
@@ -40,14 +40,13 @@ from torchx_core.errors import (
     InvalidCursorError,
     InvalidInputError,
     SchedulerError,
-    TorchXError,
     UnknownAppException,
 )
 from torchx_core.runner import Runner
 from torchx_core.schedulers import Batch, StateChanged
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, make_app_handle, parse_app_handle
 
-__all__ = ["GIVE_UP_FIRST_S", "Attachment", "NotSubmittedError"]
+__all__ = ["GIVE_UP_FIRST_S", "Attachment"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,14 +62,6 @@ START_S = 30.0
 """How long an app that another try began to submit may take to start; that try may be at work on it still."""
 GIVEN_UP_REASON = "cancelled because an earlier try of the Airflow task ended"
 NEVER_STARTED_REASON = "cancelled because the Airflow try that began to submit it died"
-
-
-class NotSubmittedError(TorchXError):
-    """The end of the task's app was asked for before there was one."""
-
-    def __init__(self, handle: AppHandle, reason: str) -> None:
-        """Name the app, and say why it is not wanted any more."""
-        super().__init__(f"{handle} was not submitted: {reason}")
 
 
 class Attachment:
@@ -354,8 +345,10 @@ class Attachment:
                         return
                     self._see_off()
                 case Finding.FREE:
-                    self._record = replace(self.record, deadline=self._deadline, host=this_host())
-                    if self._start():
+                    found = self.record
+                    self._record = self._fresh_record(found.salt, found.attempt, unwatched=found.unwatched)
+                    # Where the DAG asks for another place by now, that is looked at first.
+                    if self.handle == found.handle and self._start():
                         return
                 case Finding.OVER:
                     status = self.follow()
@@ -409,14 +402,17 @@ class Attachment:
         self._check_wanted()
         self._save(self.record)
         request = self._request(self.record.deadline)
-        self._absences.ask(lambda: self._submit_now(request))
+        app_id = parse_app_handle(self.handle).app_id
+        if (asked := self._handle_of(request, app_id)) != self.handle:
+            raise InvalidInputError(f"the DAG asks for {asked} by now, not for {self.handle}")
+        self._absences.ask(lambda: self._submit_now(request, app_id))
         self._log.say(f"submitted {self.handle}")
         self._record = replace(self.record, submitted=True)
         self._save(self.record)
 
-    def _submit_now(self, request: Request) -> None:
+    def _submit_now(self, request: Request, app_id: str) -> None:
         self._check_wanted()
-        request.submit(self._runner, parse_app_handle(self.handle).app_id)
+        request.submit(self._runner, app_id)
 
     def _check_wanted(self) -> None:
         """Raise NotSubmittedError once `cancel` was called: the time that is left would do for a submit."""
@@ -446,15 +442,15 @@ class Attachment:
 
     def _next_attempt(self, why: str) -> None:
         last, attempt = self.record, self.record.attempt + 1
-        self._record = self._fresh_record(salt=last.salt, attempt=attempt, unwatched=last.unwatched)
+        self._record = self._fresh_record(last.salt, attempt, unwatched=last.unwatched)
         self._log.say(f"{why}; starting attempt {attempt + 1} as {self.handle}")
 
-    def _fresh_record(self, *, salt: str | None = None, attempt: int = 0, unwatched: bool = False) -> Record:
+    def _fresh_record(self, salt: str | None = None, attempt: int = 0, *, unwatched: bool = False) -> Record:
         request = self._request(self._deadline)
         salt = self._memory.salt(self._try) if salt is None else salt
         app_id = make_app_id(self._try, salt=salt, attempt=attempt)
         return Record(
-            handle=make_app_handle(request.scheduler, self._runner.name, app_id),
+            handle=self._handle_of(request, app_id),
             generation=self._try.generation,
             attempt=attempt,
             try_number=self._try.number,
@@ -466,6 +462,9 @@ class Attachment:
             unwatched=unwatched,
             host=this_host(),
         )
+
+    def _handle_of(self, request: Request, app_id: str) -> AppHandle:
+        return make_app_handle(request.scheduler, self._runner.name, app_id)
 
     def _save(self, record: Record) -> None:
         self._memory.save(record)

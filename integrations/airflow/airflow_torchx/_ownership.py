@@ -11,7 +11,7 @@ from torchx_core.errors import TorchXError
 from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle
 
-__all__ = ["OvertakenError", "check_owner", "sign", "sign_off"]
+__all__ = ["NotSubmittedError", "OvertakenError", "check_owner", "sign", "sign_off"]
 
 TRIES = 3
 
@@ -22,6 +22,14 @@ class OvertakenError(TorchXError):
     def __init__(self, handle: str, owner: str) -> None:
         """Name the app and who has it."""
         super().__init__(f"{handle} belongs to a newer try of this task, {owner}; this try leaves it alone")
+
+
+class NotSubmittedError(TorchXError):
+    """The try has given its app up before there was one."""
+
+    def __init__(self, handle: AppHandle, reason: str) -> None:
+        """Name the app, and say why it is not wanted any more."""
+        super().__init__(f"{handle} was not submitted: {reason}")
 
 
 def sign(runner: Runner, handle: AppHandle, this_try: TaskTry) -> bool:
