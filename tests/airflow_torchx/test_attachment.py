@@ -14,7 +14,7 @@ from airflow_torchx import _attachment
 from airflow_torchx._attachment import Attachment
 from airflow_torchx._ownership import NotSubmittedError, OvertakenError
 from airflow_torchx._record import AirflowUnavailableError
-from torchx_core.errors import InvalidAppError, SubmitOutcomeUnknownError
+from torchx_core.errors import InvalidAppError, SchedulerError, SubmitOutcomeUnknownError
 from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle, AppState, is_terminal
 from torchx_core.testing import wait_until
@@ -327,6 +327,28 @@ def test_a_resumed_task_saves_where_the_trigger_was(bench: Bench) -> None:
     again = bench.attachment(echo("a", "b"), number=2)
     again.attach()
     assert (again.follow().state, bench.screen.lines) == (AppState.SUCCEEDED, [])
+
+
+def test_it_saves_that_before_it_asks_the_scheduler(bench: Bench, away: Callable[..., None]) -> None:
+    """A worker that dies while the scheduler is away has saved what its trigger showed."""
+    attachment = bench.attachment(echo("a"))
+    attachment.attach()
+    *_, end = bench.runner.follow(attachment.handle)
+    away("owner", retryable=False)
+    with pytest.raises(SchedulerError, match="away"):
+        bench.attachment(echo("a")).resume(end.cursor)
+    assert bench.memory.record.cursor == end.cursor
+
+
+@pytest.mark.parametrize("newer", [{"number": 2}, {"number": 2, "generation": 4}], ids=["retry", "clear"])
+def test_it_leaves_the_record_of_a_newer_try_alone(bench: Bench, newer: dict[str, int]) -> None:
+    """That one knows better how far the log got, and of which app."""
+    bench.attachment(sleeper()).attach()
+    bench.attachment(sleeper(), **newer).attach()
+    saved = bench.memory.record
+    with pytest.raises(OvertakenError):
+        bench.attachment(sleeper()).resume("far")
+    assert bench.memory.record == saved
 
 
 def test_a_wrong_app_leaves_nothing(bench: Bench) -> None:

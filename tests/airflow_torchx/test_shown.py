@@ -117,20 +117,30 @@ def test_a_log_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.engine
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="where no position is kept, nobody looks for them")
-@pytest.mark.parametrize(("remote", "texts"), [("False", ["[r/0] a", "[r/0] b"]), ("True", [])])
+@pytest.mark.parametrize(
+    ("remote", "texts"), [("False", ["[r/0] a", "[r/0] b", "[r/0] c", "[r/0] d"]), ("True", [])]
+)
 def test_the_files_of_earlier_tries_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: str, texts: list[str]
 ) -> None:
-    """They are where the server looks for them, unless it looks in a remote place, which may lack them."""
+    """They are where the server looks for them, unless it looks in a remote place, which may lack them.
+
+    A triggerer writes into a file of its own, which may be the only one on this host.
+    """
     monkeypatch.setenv("AIRFLOW__LOGGING__BASE_LOG_FOLDER", str(tmp_path))
     monkeypatch.setenv("AIRFLOW__LOGGING__REMOTE_LOGGING", remote)
-    folder = tmp_path / "dag_id=d" / "run_id=r" / "task_id=t"
+    folder = tmp_path / "dag_id=d" / "run_id=[r]" / "task_id=t"
     folder.mkdir(parents=True)
-    for number, text in ((1, "a"), (3, "b"), (4, "c")):
-        record = _record(f"[r/0] {text}", "1970-01-01T00:00:05Z")
-        (folder / f"attempt={number}.log").write_text(record)
+    files = {
+        "1.log": "a",
+        "1.log.trigger.9.log": "b",
+        "1.log.trigger.10.log": "c",
+        "2.log.trigger.9.log": "d",
+    }
+    for name, text in (files | {"4.log": "e", "4.log.trigger.9.log": "f"}).items():
+        (folder / f"attempt={name}").write_text(_record(f"[r/0] {text}", "1970-01-01T00:00:05Z"))
     task = TorchXRunOperator(task_id="t", app=app_of("true"))
-    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=4, task=task)
+    ti = SimpleNamespace(dag_id="d", run_id="[r]", task_id="t", map_index=-1, try_number=4, task=task)
 
     found = shown_before(cast("Context", {"ti": ti}))
 

@@ -181,7 +181,6 @@ class Attachment:
             if may_be_elsewhere(self.record):
                 look_elsewhere(self.record, self._try, self._save)
             raise
-        self.save_position()
 
     def note_triggerer(self, *, sees_app: bool) -> None:
         """Remember for the next tries whether it is of use to defer."""
@@ -195,6 +194,7 @@ class Attachment:
         if stand(record, self._try) is not Standing.RETRY:
             raise OvertakenError(record.handle, f"try {record.try_number}")
         self._record = replace(record, cursor=cursor or record.cursor)
+        self.save_position()  # at once: what the trigger showed does not come again should this try die now
 
     def _enduring(self, give_up_s: float) -> Persistence:
         return Persistence(lambda: self._look(self), give_up_s)

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from datetime import datetime
+from glob import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,14 +21,16 @@ logger = logging.getLogger(__name__)
 
 TRIES = 3
 """Whose logs are read: a try may die before it has saved anything, and the next one too."""
+TRIGGERERS = 8
+"""Of how many of each try: one that starts again, and takes a trigger up, writes into another file."""
 TAIL_BYTES = 8 << 20
-"""How much of each: more than a try shows between two saves."""
+"""How much of each file: more than a try shows between two saves."""
 OURS: Final = "airflow_torchx"
 """The logger of `_engine.emit`."""
 
 
 def shown_before(context: Context) -> list[ShownLine]:
-    """Return the last lines of apps that earlier tries of this task showed; none where those ran elsewhere.
+    """Return the last lines of apps that earlier tries of this task, and their triggers, showed on this host.
 
     Nor with remote logging: a supervisor that is killed uploads nothing, and nobody may ever see its file.
     For Airflow 3.3 and later.
@@ -44,12 +47,18 @@ def shown_before(context: Context) -> list[ShownLine]:
         try:
             # As the server names the file for the worker, which does not tell the task.
             name = ti.task.render_template(template, {**context, "try_number": number})
-            lines += lines_in(folder / str(name))
-        except FileNotFoundError:
-            pass
+            for file in _files_of(folder / str(name)):
+                lines += lines_in(file)
         except Exception as err:  # noqa: BLE001  # a template of the user's; nothing depends on these lines
             logger.warning("perhaps showing lines of try %d again: %s", number, err)
     return lines
+
+
+def _files_of(worker_file: Path) -> list[Path]:
+    """Return those of a try that are here: its worker's, then those of its triggerers, by their numbers."""
+    triggers = worker_file.parent.glob(f"{escape(worker_file.name)}.trigger.*.log")
+    by_number = sorted(triggers, key=lambda file: (len(file.name), file.name))
+    return [file for file in (worker_file, *by_number[-TRIGGERERS:]) if file.exists()]
 
 
 def lines_in(path: Path) -> Iterator[ShownLine]:
