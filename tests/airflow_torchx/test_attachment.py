@@ -14,6 +14,7 @@ from airflow_torchx import _attachment
 from airflow_torchx._attachment import Attachment
 from airflow_torchx._ownership import NotSubmittedError, OvertakenError
 from airflow_torchx._record import AirflowUnavailableError
+from airflow_torchx._tries import try_number_of, was_given_up
 from torchx_core.errors import InvalidAppError, SchedulerError, SubmitOutcomeUnknownError
 from torchx_core.runner import Runner
 from torchx_core.specs import AppHandle, AppState, is_terminal
@@ -327,6 +328,27 @@ def test_a_resumed_task_saves_where_the_trigger_was(bench: Bench) -> None:
     again = bench.attachment(echo("a", "b"), number=2)
     again.attach()
     assert (again.follow().state, bench.screen.lines) == (AppState.SUCCEEDED, [])
+
+
+def test_a_resumed_task_takes_the_app_from_its_trigger(bench: Bench) -> None:
+    """A trigger that was frozen meanwhile cannot cancel it; one to which the task is deferred again can."""
+    first = bench.attachment(sleeper())
+    first.attach()
+    resumed = bench.attachment(sleeper())
+    resumed.resume(None)
+    owner = bench.runner.owner(resumed.handle)
+    assert first.deferral.token != resumed.deferral.token == owner
+    assert try_number_of(owner) == 1
+
+
+def test_a_resumed_task_can_cancel(bench: Bench) -> None:
+    """The next try finds that the app was given up."""
+    bench.attachment(sleeper()).attach()
+    resumed = bench.attachment(sleeper())
+    resumed.resume(None)
+    assert resumed.cancel("enough")
+    assert was_given_up(bench.runner.owner(resumed.handle))
+    assert resumed.follow().msg == "enough"
 
 
 def test_it_saves_that_before_it_asks_the_scheduler(bench: Bench, away: Callable[..., None]) -> None:

@@ -15,8 +15,9 @@ the app has ended, the result is not returned   follows it from the cursor: its 
 an earlier generation is cancelled              waits for its end again, then writes the new record
 ==============================================  ==========================================================
 
-What is submitted again is what was recorded. Where that cannot be, because the DAG asks for another app by
-now, the app that an earlier try began to submit goes on if it has started, and is cancelled if it does not.
+What is submitted again is what was recorded. Where that cannot be, because the DAG asks for another app or
+another place by now, the app that an earlier try began to submit goes on if it has started, and is cancelled
+if it does not.
 """
 
 from __future__ import annotations
@@ -167,6 +168,9 @@ class Attachment:
     def resume(self, cursor: str | None, *, give_up_s: float = GIVE_UP_S) -> None:
         """Go on with the app of this very try, which a trigger has followed up to the cursor.
 
+        The trigger owns the app no more: should it have been frozen meanwhile, it takes the state of a task
+        that runs again for a user's act, and would cancel the app.
+
         Raises:
             OvertakenError: A newer try has it.
             OutOfSightError: It cannot be found, perhaps because it is on another host.
@@ -175,6 +179,7 @@ class Attachment:
         """
         self._absences = self._enduring(give_up_s)
         self._recall(cursor)
+        self._try = replace(self._try, is_resumed=True)
         try:
             self._absences.ask(self._take_over)
         except UnknownAppException:

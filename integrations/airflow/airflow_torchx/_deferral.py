@@ -36,7 +36,7 @@ class Deferral:
 
     handle: AppHandle
     token: str
-    """The try that defers. Only while it owns the app its trigger may cancel it; when empty, never."""
+    """The deferring try's. Only while it owns the app its trigger may cancel it; when empty, never."""
     cursor: str | None
     """How far the task's log got before."""
     not_before: float

@@ -11,6 +11,7 @@ __all__ = ["TaskTry", "make_app_id", "try_number_of", "was_given_up"]
 _READABLE = 32
 _HASH = 10
 _TOKEN = re.compile(r"airflow-try-(\d+)-")
+_RESUMED = "-resumed"
 _CANCELLED = "-farewell"
 
 
@@ -32,11 +33,13 @@ class TaskTry:
     it to the tries so far plus ``retries``."""
     is_rescheduled: bool = False
     """Whether this try has begun before: it looked for its app in vain, and Airflow was to start it again."""
+    is_resumed: bool = False
+    """Whether it goes on after a deferral, and has the app from its trigger."""
 
     @property
     def token(self) -> str:
-        """Return the owner token by which the core tells this try from an older one."""
-        return f"airflow-try-{self.number}-{self.ti_id}"
+        """Return the owner token by which the core tells this try from an older one, and from its trigger."""
+        return f"airflow-try-{self.number}-{self.ti_id}{_RESUMED if self.is_resumed else ''}"
 
     @property
     def cancelled_token(self) -> str:

@@ -5,7 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,11 @@ from airflow.sdk.execution_time.comms import (
 )
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 from asgiref.sync import async_to_sync
+from task_tries import make_try
 
 from airflow_torchx import _engine_triggers, _watch
 from airflow_torchx._deferral import CURSOR_KEY, Deferral, cursor_noted, make_note
+from airflow_torchx._ownership import sign
 from airflow_torchx.triggers import TorchXTrigger, torchx
 from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppDef, AppState, AppStatus, Role
@@ -291,6 +293,16 @@ def test_an_app_of_a_newer_try_is_left_alone(runner: Runner, airflow: Airflow) -
     """After a clear Airflow calls `on_kill` when the next try has begun."""
     handle = _submit(runner, "exec sleep 600")
     assert runner.take_over(handle, "airflow-try-2-ti", expected=ME)
+    airflow.state = "running"
+    assert _goes_on_after_kill(runner, _trigger(handle))
+
+
+def test_an_app_of_a_try_that_goes_on_is_left_alone(runner: Runner, airflow: Airflow) -> None:
+    """A triggerer was frozen while another one had the task resumed; its worker follows the app."""
+    handle = _submit(runner, "exec sleep 600")
+    this_try = make_try(ti_id="ti")
+    assert this_try.token == ME
+    assert sign(runner, handle, replace(this_try, is_resumed=True))
     airflow.state = "running"
     assert _goes_on_after_kill(runner, _trigger(handle))
 

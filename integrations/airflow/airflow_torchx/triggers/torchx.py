@@ -162,12 +162,12 @@ class TorchXTrigger(BaseTrigger):
         return None
 
     async def _cancel(self) -> None:
-        """Cancel the app if its task is not deferred any more, and no newer try has it.
+        """Cancel the app if its task is not deferred any more, and nobody has taken it over.
 
         Airflow speaks of a user's act also where there was none: to a trigger that has fired and lingers,
         and in a triggerer that was frozen while another one took its triggers over. The first is known here;
-        in the second the task is still deferred. After a clear the next try has the app, as the owner's token
-        shows.
+        in the second the task is still deferred, or was resumed. Then, and after a clear, somebody else has
+        the app, as the owner's token shows.
 
         Raises:
             SchedulerError: The state of the task is unknown, or the scheduler is away.
