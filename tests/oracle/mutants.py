@@ -251,7 +251,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "Prefect's last lines are dropped on cancel",
         f"{PREFECT}/prefect_torchx/app_run.py",
-        "yield from attachment.last_lines(LAST_LINES_S)",
+        "yield from attachment.last_lines(LAST_LINES_S - (monotonic() - began))",
         "yield Pause(seconds=0.0)",
         ("cancelled",),
         "prefect",
