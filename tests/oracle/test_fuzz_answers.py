@@ -236,10 +236,10 @@ def test_docker_may_answer_anything() -> None:
             lambda: engine.containers({}),
             lambda: engine.volumes({}),
             lambda: engine.ask(lambda: look("k")),
-            lambda: engine.key_of("c1"),
+            lambda: engine.container_labels("c1"),
             lambda: engine.volume_labels("v"),
             lambda: engine.create_volume("v", {}),
-            lambda: engine.has_network("n"),
+            lambda: engine.network_ids("n"),
             lambda: _inquire(endpoint),
         )
         for number in range(INPUTS):

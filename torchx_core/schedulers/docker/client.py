@@ -22,7 +22,6 @@ from torchx_core.schedulers.docker.answers import (
 from torchx_core.schedulers.docker.api import Api, Filters, Json
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Answer, Request
-from torchx_core.schedulers.docker.labels import KEY
 from torchx_core.schedulers.docker.request_chain import Questions
 
 __all__ = [
@@ -114,15 +113,15 @@ class Engine:
                 if getattr(getattr(err, "response", None), "status_code", None) != _CONFLICT:
                     raise
 
-    def has_network(self, name: str) -> bool:
-        """Return whether there is a network of exactly that name."""
+    def network_ids(self, name: str) -> list[str]:
+        """Return the ids of the networks of exactly that name."""
         with self.asked(f"cannot look for network {name}"):
-            return any(row["Name"] == name for row in self.api.networks(names=[name]))
+            return [str(row["Id"]) for row in self.api.networks(names=[name]) if row["Name"] == name]
 
-    def remove_network(self, name: str) -> None:
-        """Remove the network."""
-        with self.asked(f"cannot remove network {name}", gone_is_fine=True):
-            self.api.remove_network(name)
+    def remove_network(self, network: str) -> None:
+        """Remove the network of that name or id."""
+        with self.asked(f"cannot remove network {network}", gone_is_fine=True):
+            self.api.remove_network(network)
 
     def create_container(self, name: str, config: Json) -> None:
         """Create the container; a name that is taken is a conflict."""
@@ -166,8 +165,8 @@ class Engine:
         with self.asked(f"cannot look at container {container}"):
             return self.api.inspect_container(container)
 
-    def key_of(self, container: str) -> str | None:
-        """Return the key of a container's app, empty for none, or None when there is no such container."""
+    def container_labels(self, container: str) -> Mapping[str, str] | None:
+        """Return the labels of the container, or None when there is no such container."""
         with self.asked(f"cannot look at container {container}"):
             try:
                 config = cast("Json", self.inspect_fully(container)["Config"])
@@ -175,7 +174,7 @@ class Engine:
                 if err.not_found:
                     return None
                 raise
-            return labels_of(config).get(KEY, "")
+            return labels_of(config)
 
     def info(self) -> Json:
         """Return what the engine says of itself."""

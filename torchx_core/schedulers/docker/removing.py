@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from torchx_core.errors import StoredStateError
 from torchx_core.schedulers.docker import records as store
@@ -21,10 +22,12 @@ __all__ = ["debris", "remove_everything", "remove_unlabelled"]
 
 _MOST_TRIES = 10
 _PAUSE_S = 0.1
+_IN_USE = (403, 409)
+"""What an engine answers when a container, a volume or a network is in use, or is being removed."""
 
 
 def remove_everything(engine: Engine, session: str, app_id: str, nonce: str | None = None) -> None:
-    """Remove containers, network and records; the app's own record last, so that a crash leaves no orphan.
+    """Remove containers, network and records, so that neither a crash nor a refusal leaves a half of the app.
 
     Whoever submits the app meanwhile may add another container, which holds the volume: then begin again.
 
@@ -35,14 +38,8 @@ def remove_everything(engine: Engine, session: str, app_id: str, nonce: str | No
         nonce: Of which submit; an app that was submitted anew meanwhile, after another one's delete, is left
             alone. None for whatever is there.
     """
-    for _ in range(_MOST_TRIES):
-        try:
-            return _remove(engine, session, app_id, nonce)
-        except Refused as err:
-            if not err.conflict:
-                raise
-            time.sleep(_PAUSE_S)  # noqa: TID251  # the other one is at work, and nothing tells
-    return _remove(engine, session, app_id, nonce)
+    name = app_name(session, app_id)
+    _repeat(engine, session, app_id, nonce, lambda: nonce is None or store.nonce_of(engine, name) == nonce)
 
 
 def remove_unlabelled(engine: Engine, session: str, app_id: str, *, force: bool) -> None:
@@ -54,24 +51,53 @@ def remove_unlabelled(engine: Engine, session: str, app_id: str, *, force: bool)
         app_id: The app.
         force: Also if it has labels, which are not an app's.
     """
-    labels = engine.volume_labels(app_name(session, app_id))
-    if labels == {} or (force and labels is not None):
-        remove_everything(engine, session, app_id)
+
+    def is_unlabelled() -> bool:
+        labels = engine.volume_labels(app_name(session, app_id))
+        return labels == {} or (force and labels is not None)
+
+    if is_unlabelled():
+        _repeat(engine, session, app_id, None, is_unlabelled)
 
 
-def _remove(engine: Engine, session: str, app_id: str, nonce: str | None) -> None:
+def _repeat(
+    engine: Engine, session: str, app_id: str, nonce: str | None, is_there: Callable[[], bool]
+) -> None:
+    for _ in range(_MOST_TRIES):
+        try:
+            return _remove(engine, session, app_id, nonce, is_there)
+        except Refused as err:
+            if err.status not in _IN_USE and not err.conflict:
+                raise
+            time.sleep(_PAUSE_S)  # noqa: TID251  # the other one is at work, and nothing tells
+    return _remove(engine, session, app_id, nonce, is_there)
+
+
+def _remove(
+    engine: Engine, session: str, app_id: str, nonce: str | None, is_there: Callable[[], bool]
+) -> None:
+    """List, then look whether the app is there still, then remove what was listed and nothing else.
+
+    The record of a later submit is written after this one's is removed. So what is listed before a look that
+    finds the record is no later submit's. Containers of another submit among it hold the volume, and nobody
+    follows them. The record of the end goes last: as long as there is any, it tells that the app is over.
+    """
     name, key = app_name(session, app_id), app_key(session, app_id)
-    found = engine.containers(of_app(key))
-    ours = [c.id for c in found if nonce is None or c.labels.get(NONCE, nonce) == nonce]
-    all_of(each_at_once(engine.remove_container, ours))
-    if nonce is not None and store.nonce_of(engine, name) != nonce:
-        return
-    engine.remove_network(name)
-    named = engine.volumes({"name": [name]})  # not by label: some may have none
-    begin = f"{name}." if nonce is None else f"{name}.{nonce}."
-    records = sorted(v.name for v in named if v.name.startswith(begin))
-    all_of(each_at_once(engine.remove_volume, records))
-    engine.remove_volume(name)
+    containers = engine.containers(of_app(key))
+    networks = engine.network_ids(name)
+    volumes = [v.name for v in engine.volumes({"name": [name]})]  # not by label: some may have none
+    begin = f"{name}."
+    if not is_there():
+        containers = [c for c in containers if nonce is not None and c.labels.get(NONCE) == nonce]
+        networks, begin = [], f"{name}.{nonce}."
+    records = sorted(v for v in volumes if v.startswith(begin))
+    ends = [v for v in records if v.removeprefix(f"{name}.").partition(".")[2].startswith(store.FINAL)]
+    all_of(each_at_once(lambda c: engine.remove_container(c.id), containers))
+    all_of(each_at_once(engine.remove_network, networks))
+    all_of(each_at_once(engine.remove_volume, [v for v in records if v not in ends]))
+    if begin == f"{name}.":
+        engine.remove_volume(name)
+    all_of(each_at_once(engine.remove_volume, ends))
 
 
 def debris(engine: Engine, session: str) -> list[str]:

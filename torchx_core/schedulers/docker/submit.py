@@ -34,7 +34,7 @@ from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.client import Engine, Refused, all_of, each_at_once
 from torchx_core.schedulers.docker.content import UNDONE
-from torchx_core.schedulers.docker.labels import NONCE, common
+from torchx_core.schedulers.docker.labels import KEY, NONCE, common
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts
 from torchx_core.schedulers.docker.reconcile import containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.records import AppRecord, Stop
@@ -78,13 +78,18 @@ def submit(engine: Engine, request: DockerRequest) -> None:
                 completed = _completed_by_others(engine, request, app, err, created=created)
             if completed:
                 return
-            # Who was deleted amid its submit has containers that made the app's volume anew, without labels.
-            remove_unlabelled(engine, request.session, request.app_id, force=False)
+            _withdraw(engine, app)
     except SchedulerError as err:
         if isinstance(err, SubmitFailedError):
             raise
         raise SubmitOutcomeUnknownError(request.app_id, str(err)) from err
     raise SubmitOutcomeUnknownError(request.app_id, "others submit it and take it back again and again")
+
+
+def _withdraw(engine: Engine, app: AppRecord) -> None:
+    """Remove what we created of an app that was deleted meanwhile, and the volume that it made anew."""
+    remove_everything(engine, app.session, app.app_id, app.nonce)
+    remove_unlabelled(engine, app.session, app.app_id, force=False)
 
 
 def _recorded(engine: Engine, request: DockerRequest) -> tuple[AppRecord, bool]:
@@ -125,10 +130,7 @@ def _completed(engine: Engine, request: DockerRequest, app: AppRecord, *, create
         if records.begun_at is not None:
             _start_rest(engine, request, app)
             return _confirmed(engine, app)
-    _create_all(engine, request, app, created=created)
-    if (
-        engine.volume_labels(app.name) == {}
-    ):  # deleted before its containers held the volume, which they made anew
+    if not _create_all(engine, request, app, created=created):
         return False
     begun = {"time": time.time()}
     if store.write(engine, app, store.BEGUN, begun)["time"] == begun["time"]:
@@ -138,8 +140,15 @@ def _completed(engine: Engine, request: DockerRequest, app: AppRecord, *, create
     return _confirmed(engine, app)
 
 
-def _create_all(engine: Engine, request: DockerRequest, app: AppRecord, *, created: bool) -> None:
+def _create_all(engine: Engine, request: DockerRequest, app: AppRecord, *, created: bool) -> bool:
+    """Create what is missing; return whether it is the app's: false when that was deleted meanwhile.
+
+    Once containers hold the volume, nobody removes it who does not remove them. Before, a delete may have
+    removed it, so that they made it anew, without labels; or somebody has submitted the id again.
+    """
     _provide_images(engine, request)
+    if not _stands(engine, app):  # to pull an image may have taken minutes
+        return False
     if request.network:
         _provide_network(engine, request, app, wait=not created)
     answers = each_at_once(lambda c: _create(engine, app, c), request.containers)
@@ -147,6 +156,12 @@ def _create_all(engine: Engine, request: DockerRequest, app: AppRecord, *, creat
     if not all(answers):  # others create them too
         _await_all(engine, request, app)
         _furnish(engine, request.containers[0])
+    return _stands(engine, app)
+
+
+def _stands(engine: Engine, app: AppRecord) -> bool:
+    """Return whether the app's own record is the one there is."""
+    return store.nonce_of(engine, app.name) == app.nonce
 
 
 def _provide_images(engine: Engine, request: DockerRequest) -> None:
@@ -162,7 +177,7 @@ def _provide_network(engine: Engine, request: DockerRequest, app: AppRecord, *, 
     """Create the network; only one submitter does, because two at once might get two of the same name."""
     name = cast("str", request.network)
     ours_at = _ours_at(app, created=not wait)
-    while time.time() < ours_at and not engine.has_network(name):
+    while time.time() < ours_at and not engine.network_ids(name):
         time.sleep(_PAUSE_S)  # noqa: TID251  # the app's creator is at work, or dead: nothing tells
     engine.create_network(name, common(request.session, request.app_id, "network"))
 
@@ -175,9 +190,23 @@ def _create(engine: Engine, app: AppRecord, spec: ContainerSpec) -> bool:
     except Refused as err:
         if not err.conflict:
             raise
-        return False
+        if not _remove_stray(engine, app, spec.planned.container):
+            return False
+        engine.create_container(spec.planned.container, {**spec.config, "Labels": labels})
     if spec.planned.index == 0:
         _furnish(engine, spec)
+    return True
+
+
+def _remove_stray(engine: Engine, app: AppRecord, container: str) -> bool:
+    """Remove a container that an earlier submit of the id has created too late; return whether it was one.
+
+    Our record is looked at after the container: while it stands, nobody's is later.
+    """
+    stray = next((c for c in containers_of(engine, app.key) if c.name == container), None)
+    if stray is None or stray.labels.get(NONCE, app.nonce) == app.nonce or not _stands(engine, app):
+        return False
+    engine.remove_container(stray.id)
     return True
 
 
@@ -208,7 +237,8 @@ def _await_all(engine: Engine, request: DockerRequest, app: AppRecord) -> None:
 
 def _missing(engine: Engine, app: AppRecord, names: Sequence[str]) -> dict[str, str | None]:
     """Return which of the containers are not the app's, and whose they are, if anybody's."""
-    keys = all_of(each_at_once(engine.key_of, names))
+    found = all_of(each_at_once(engine.container_labels, names))
+    keys = [None if labels is None else labels.get(KEY, "") for labels in found]
     return {name: key for name, key in zip(names, keys, strict=True) if key != app.key}
 
 
@@ -244,6 +274,7 @@ def _completed_by_others(
     while True:
         records = store.read(engine, app.session, app.app_id)
         if records is None or records.app.nonce != app.nonce:
+            _withdraw(engine, app)
             raise failed from refused
         if records.stop is not None and records.stop.outcome != UNDONE:
             return True  # it is over, or about to be: somebody cancelled it

@@ -30,6 +30,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers.docker import DockerRequest
 from torchx_core.schedulers.docker import submit as submitting
 from torchx_core.schedulers.docker.client import Api, Engine
+from torchx_core.schedulers.docker.labels import NONCE, app_name, of_replica, replica_name
 from torchx_core.schedulers.docker.reconcile import reconcile
 from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.schedulers.docker.submit import submit
@@ -233,6 +234,55 @@ def test_a_late_delete_leaves_the_next_app_of_that_id_alone(
     assert status is not None
     assert not status.is_terminal()
     assert len(client.containers.list()) == 1
+
+
+def test_a_container_that_an_earlier_submit_created_too_late_is_replaced(
+    client: docker.DockerClient, runner: Runner
+) -> None:
+    """Its author was frozen until the app was deleted; nobody could follow it, and nobody would remove it."""
+    labels = {**of_replica(SESSION, "one", "worker", 0, 0), NONCE: "of another submit"}
+    name = replica_name(SESSION, "one", "worker", 0)
+    client.containers.create(SHELL_IMAGE, ["echo", "stray"], name=name, labels=labels)
+    handle = runner.run(app(Print("once")), "local_docker", app_id="one")
+    assert end(runner, handle).state == AppState.SUCCEEDED
+    assert logs(client) == ["once"]
+
+
+class Clinging:
+    """Passes calls on, but removes no volume of that name."""
+
+    def __init__(self, api: object, name: str) -> None:
+        """Pass calls on to that one."""
+        self._api = api
+        self._name = name
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._api, name)
+
+    def remove_volume(self, name: str) -> None:
+        """Remove it, or refuse."""
+        if name == self._name:
+            raise APIError("refused", explanation="in the way")
+        self._api.remove_volume(name)  # type: ignore[attr-defined]
+
+
+def test_a_delete_that_is_cut_short_leaves_an_app_that_has_ended(
+    engine: DockerEngine, client: docker.DockerClient, runner: Runner
+) -> None:
+    """Its end is what is removed last: without it the app would be one that is being submitted."""
+    handle = runner.run(app(Print("once")), "local_docker", app_id="one")
+    end(runner, handle)
+    name = app_name(SESSION, "one")
+    with (
+        closing(connected(engine.url, lambda api: cast("Api", Clinging(api, name)))) as unlucky,
+        pytest.raises(SchedulerError, match="in the way"),
+    ):
+        remove_everything(unlucky, SESSION, "one")
+    status = runner.status(handle)
+    assert status is not None
+    assert status.state == AppState.SUCCEEDED
+    runner.delete(handle)
+    assert client.volumes.list() == []
 
 
 @pytest.mark.parametrize("calls", [1, 8])
