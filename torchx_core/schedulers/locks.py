@@ -6,12 +6,12 @@ import errno
 import fcntl
 import os
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from torchx_core.errors import CorruptRecordError
 from torchx_core.supervisor.reading import DamagedFile, open_regular
 
-__all__ = ["locked", "locked_session"]
+__all__ = ["locked", "locked_session", "release"]
 
 _SESSION_LOCK = ".lock"
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -29,7 +29,18 @@ def locked(path: str) -> Generator[None]:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(fd)
+        release(fd)
+
+
+def release(fd: int) -> None:
+    """Give a lock back and close its file.
+
+    To close it is not enough: what another thread has forked meanwhile has the file open as well, and with it
+    the lock, for as long as it lives.
+    """
+    with suppress(OSError):  # of a file system without locks
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
 
 
 @contextmanager
@@ -57,7 +68,7 @@ def locked_session(session_dir: str) -> Generator[None]:
 def _lock_directory(directory: str, stack: ExitStack) -> bool:
     """Lock the directory for as long as the stack is open; false where its file system cannot."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    stack.callback(os.close, fd)
+    stack.callback(release, fd)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
     except OSError:

@@ -47,7 +47,11 @@ def close_lost(app_dir: str, plan: Plan, why: str) -> machine.State:
     ended = read_final(app_dir)
     if ended is None:
         ended = _lost(app_dir, plan, why)
-        FinalRecord(app_dir, len(plan.replicas)).write(ended)
+        record = FinalRecord(app_dir, len(plan.replicas))
+        try:
+            record.write(ended)
+        finally:
+            record.close()
     return read_final(app_dir) or ended
 
 

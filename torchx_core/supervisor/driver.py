@@ -52,6 +52,8 @@ from torchx_core.supervisor.tree import (
 _RETRY_S = 0.5
 _RECORD_LOOK_S = 10.0
 """How often to see whether the app's record is still there."""
+_CLOCK_LOOK_S = 10.0
+"""How often to see what time of day it is, while there is a deadline."""
 _PATIENCE_S = 10.0
 """How long to wait for space on a full disk before doing with less."""
 _LAST_ROUNDS = 512
@@ -435,13 +437,22 @@ class Supervisor:
 
     def _arm_limits(self) -> None:
         if self._plan.deadline is not None:
-            left = max(0.0, self._plan.deadline - time())
-            self._timers.set("deadline", left, lambda: self._stop(machine.CANCELLED, "deadline passed"))
+            self._mind_the_deadline(self._plan.deadline)
         self._renew()
+
+    def _mind_the_deadline(self, deadline: float) -> None:
+        """Look at the time of day now and then: a timer's clock stands still while the host sleeps."""
+        left = deadline - time()
+        if left <= 0:
+            self._timers.set("deadline", 0.0, lambda: self._stop(machine.CANCELLED, "deadline passed"))
+        else:
+            look_s = min(left, _CLOCK_LOOK_S)
+            self._timers.set("deadline", look_s, lambda: self._mind_the_deadline(deadline))
 
     def _mind_the_record(self) -> None:
         """End an app that somebody deleted under us: nobody can ask for its end any more."""
-        if self._journal.deleted and not os.path.exists(os.path.join(self._dir, SPEC)):
+        is_there = os.path.exists(os.path.join(self._dir, SPEC)) and self._final.is_at(self._dir)
+        if self._journal.deleted and not is_there:  # another app of that id may be there by now
             self._stop(machine.CANCELLED, "its record was deleted")
         else:
             self._timers.set("record", _RECORD_LOOK_S, self._mind_the_record)

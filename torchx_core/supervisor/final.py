@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import cast
 
 from torchx_core.supervisor.machine import ENDED, OUTCOMES, REPLICA_PHASES, Replica, State
@@ -57,6 +59,9 @@ def read_final(app_dir: str) -> State | None:
         raise DamagedFile(path, str(err)) from err
 
 
+_NO_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
+
+
 class FinalRecord:
     """Space for the final record, taken while there is some: a full disk must not hide an exit code.
 
@@ -65,16 +70,40 @@ class FinalRecord:
     """
 
     def __init__(self, app_dir: str, replicas: int) -> None:
-        """Reserve room for that many replicas; on a disk that is full already, hope for later."""
+        """Reserve room for that many replicas; on a disk that is full already, hope for later.
+
+        Raises:
+            DamagedFile: Something else lies in the place of the reserved space.
+        """
         self._written = False
         # A path would lead elsewhere when the app is deleted and another one takes its id.
         self._dir = os.open(app_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._fd = os.open(RESERVED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self._dir)
+        try:
+            self._fd = _open_reserved(self._dir)
+        except OSError as err:
+            os.close(self._dir)
+            if err.errno not in _NO_FILE:
+                raise
+            raise DamagedFile(os.path.join(app_dir, RESERVED), "is no regular file") from err
         size = 4096 + 1024 * replicas
         try:
             os.posix_fallocate(self._fd, 0, size)
         except (OSError, AttributeError):  # macOS has no posix_fallocate
             return
+
+    def is_at(self, app_dir: str) -> bool:
+        """Return whether the directory of that path is still the one that the record goes to."""
+        try:
+            return self._written or os.path.samestat(os.stat(app_dir), os.fstat(self._dir))
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Let go of a record that could not be written; the space stays reserved."""
+        if not self._written:
+            self._written = True
+            os.close(self._fd)
+            os.close(self._dir)
 
     def write(self, state: State) -> bool:
         """Make this the app's end, unless it has one; false when there is no room yet.
@@ -95,9 +124,7 @@ class FinalRecord:
             pass  # somebody deleted the app
         except OSError:
             return False
-        self._written = True
-        os.close(self._fd)
-        os.close(self._dir)
+        self.close()
         return True
 
     def _give_name(self) -> None:
@@ -107,3 +134,13 @@ class FinalRecord:
             pass  # whoever was first has ended it
         os.unlink(RESERVED, dir_fd=self._dir)
         os.fsync(self._dir)
+
+
+def _open_reserved(directory: int) -> int:
+    """Open the reserved space, or make it; no link is followed, and no pipe's reader is waited for."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = os.open(RESERVED, flags, 0o600, dir_fd=directory)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.ENXIO, "not a regular file")

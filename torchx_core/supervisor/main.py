@@ -42,6 +42,9 @@ def main(app_dir: str, ctl: int, inherited: list[int]) -> NoReturn:
         os.set_inheritable(fd, False)  # noqa: FBT003  # its parameter has no name
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
+    # A launcher that takes its signals by sigwait blocks them in its threads; fork, exec and sh pass it on.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     _leave_launcher()
     leave_groups()
     adopt_orphans()

@@ -94,6 +94,7 @@ class LocalFeed(RecordFeed[AppRecord]):
                 self._mind_the_cancel()
                 return None
             events = list(self._reader.events(entries))
+            self._check_incarnation()
             self._at += len(entries) * timeline.SIZE
             if entries[-1].kind == timeline.END:
                 return self._end(*events)
@@ -133,6 +134,18 @@ class LocalFeed(RecordFeed[AppRecord]):
                 raise
             raise UnknownAppException(self._handle) from err
 
+    def _check_incarnation(self) -> None:
+        """Raise when what was just read may be another app's: ours was deleted, and its id submitted again.
+
+        Checked afterwards: our timeline, which is open, keeps its inode's number from being used again.
+        """
+        try:
+            present = os.stat(self._record.path(TIMELINE))
+        except FileNotFoundError:
+            return  # deleted, which is found where it matters
+        if not os.path.samestat(present, os.fstat(self._timeline)):
+            raise UnknownAppException(self._handle)
+
     def _entries(self) -> list[Entry]:
         """Return some whole records that follow our place."""
         data = os.pread(self._timeline, _MAX_ENTRIES * timeline.SIZE, self._at)
@@ -157,6 +170,7 @@ class LocalFeed(RecordFeed[AppRecord]):
         if not is_there(self._record.directory):
             raise UnknownAppException(self._handle)
         state = self._reconcile()
+        self._check_incarnation()
         if state.phase != machine.ENDED:
             return None  # somebody started the app a moment ago
         self._at = DONE

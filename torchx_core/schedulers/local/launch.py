@@ -153,7 +153,7 @@ def _held(directory: str) -> Generator[list[int]]:
 def _start_or_undo(app_dir: str, held: list[int]) -> None:
     try:
         _spawn(app_dir, held)
-    except BaseException:
+    except SubmitFailedError:  # after anything else, such as a signal's exception, the supervisor may run
         # Nothing runs yet and we hold the lock: nobody else can have started it.
         gone = os.path.join(os.path.dirname(app_dir), f".undone-{os.urandom(6).hex()}")
         os.rename(app_dir, gone)
@@ -174,8 +174,8 @@ def _spawn(app_dir: str, held: list[int]) -> None:
     package_root = os.path.dirname(os.path.dirname(os.path.abspath(torchx_core.__file__)))
     # Its submitter may be part of an app, whose mark it must not bear: it would be taken for what that left.
     env = {name: value for name, value in os.environ.items() if name != APP_MARKER}
-    with open(os.path.join(app_dir, SUPERVISOR_LOG), "a+b", opener=_open_private) as log:
-        try:
+    try:
+        with open(os.path.join(app_dir, SUPERVISOR_LOG), "a+b", opener=_open_private) as log:
             shell = subprocess.run(
                 [*_SHELL, *command(sys.executable, package_root, app_dir, held)],
                 env=env,
@@ -186,11 +186,13 @@ def _spawn(app_dir: str, held: list[int]) -> None:
                 start_new_session=True,
                 check=False,
             )
-        except OSError as err:
-            raise _cannot_start(app_dir, str(err)) from err
-        if shell.returncode:  # it could not fork; what it said may be gone with the app
-            log.seek(0)
-            raise _cannot_start(app_dir, log.read().decode("utf-8", "replace")[-300:].strip())
+            if shell.returncode:  # it could not fork; what it said may be gone with the app
+                log.seek(0)
+                raise _cannot_start(app_dir, log.read().decode("utf-8", "replace")[-300:].strip())
+    except TimeoutError:  # of a signal's handler: starting a program has no such error
+        raise
+    except OSError as err:
+        raise _cannot_start(app_dir, str(err)) from err
 
 
 def _cannot_start(app_dir: str, why: str) -> SubmitFailedError:

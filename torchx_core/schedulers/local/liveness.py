@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.local.cancelling import grace_end
 from torchx_core.schedulers.local.record import AppRecord, boot_id
+from torchx_core.schedulers.locks import release
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.closing import close_lost, has_begun, state_on_disk
 from torchx_core.supervisor.final import read_final
@@ -50,7 +51,7 @@ def is_served(record: AppRecord) -> bool:
     except BlockingIOError:
         return True
     finally:
-        os.close(fd)
+        release(fd)
     return False
 
 

@@ -30,9 +30,6 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers.docker import DockerRequest
 from torchx_core.schedulers.docker import submit as submitting
 from torchx_core.schedulers.docker.client import Api, Engine
-from torchx_core.schedulers.docker.labels import NONCE, app_name, of_replica, replica_name
-from torchx_core.schedulers.docker.reconcile import reconcile
-from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.specs import AppDef, AppState, BindMount, CfgVal, Resource, Role
 from torchx_core.testing import wait_until
@@ -129,24 +126,6 @@ class AtStart:
         self._api.start(container)  # type: ignore[attr-defined]  # the SDK's client
 
 
-class AtCreate:
-    """Passes calls on, and acts before the first container is created."""
-
-    def __init__(self, api: object, act: Callable[[], None]) -> None:
-        """Pass calls on to that one."""
-        self._api = api
-        self._act = [act]
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._api, name)
-
-    def create_container_from_config(self, config: object, name: str) -> object:
-        """Act, the first time, then create it."""
-        while self._act:
-            self._act.pop()()
-        return self._api.create_container_from_config(config, name)  # type: ignore[attr-defined]
-
-
 def connected_at_start(engine: DockerEngine, act: Callable[[], None]) -> Engine:
     """Return a client of ours that acts before each start."""
     return connected(engine.url, lambda api: cast("Api", AtStart(api, act)))
@@ -198,91 +177,6 @@ def test_what_starts_after_the_end_of_its_app_is_stopped(
     with closing(connected_at_start(engine, cancel)) as slow:
         submit(slow, request)
     wait_until(lambda: not client.containers.list(), 240)
-
-
-def test_an_app_that_is_deleted_amid_its_submit_is_submitted_anew(
-    engine: DockerEngine, client: docker.DockerClient, runner: Runner
-) -> None:
-    """Its containers come when its record is gone; they must not be the end of that id."""
-    request = cast("DockerRequest", runner.dryrun(app(Print("once")), "local_docker", app_id="one").request)
-    handle = "local_docker://tests/one"
-
-    def delete() -> None:
-        with closing(connected(engine.url)) as another:
-            remove_everything(another, SESSION, "one")
-        assert client.volumes.list() == []
-
-    with closing(connected(engine.url, lambda api: cast("Api", AtCreate(api, delete)))) as slow:
-        submit(slow, request)
-    assert end(runner, handle).state == AppState.SUCCEEDED
-    assert logs(client) == ["once"]
-
-
-def test_a_late_delete_leaves_the_next_app_of_that_id_alone(
-    engine: DockerEngine, client: docker.DockerClient, runner: Runner
-) -> None:
-    """Two processes delete an app that has ended; before the slower one begins the id is used again."""
-    handle = runner.run(app(Print("first")), "local_docker", app_id="one")
-    end(runner, handle)
-    with closing(connected(engine.url)) as late:
-        view = reconcile(late, SESSION, "one")
-        assert view is not None
-        runner.delete(handle)
-        runner.run(app(Hold()), "local_docker", app_id="one")
-        remove_everything(late, SESSION, "one", view.app.nonce)
-    status = runner.status(handle)
-    assert status is not None
-    assert not status.is_terminal()
-    assert len(client.containers.list()) == 1
-
-
-def test_a_container_that_an_earlier_submit_created_too_late_is_replaced(
-    client: docker.DockerClient, runner: Runner
-) -> None:
-    """Its author was frozen until the app was deleted; nobody could follow it, and nobody would remove it."""
-    labels = {**of_replica(SESSION, "one", "worker", 0, 0), NONCE: "of another submit"}
-    name = replica_name(SESSION, "one", "worker", 0)
-    client.containers.create(SHELL_IMAGE, ["echo", "stray"], name=name, labels=labels)
-    handle = runner.run(app(Print("once")), "local_docker", app_id="one")
-    assert end(runner, handle).state == AppState.SUCCEEDED
-    assert logs(client) == ["once"]
-
-
-class Clinging:
-    """Passes calls on, but removes no volume of that name."""
-
-    def __init__(self, api: object, name: str) -> None:
-        """Pass calls on to that one."""
-        self._api = api
-        self._name = name
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._api, name)
-
-    def remove_volume(self, name: str) -> None:
-        """Remove it, or refuse."""
-        if name == self._name:
-            raise APIError("refused", explanation="in the way")
-        self._api.remove_volume(name)  # type: ignore[attr-defined]
-
-
-def test_a_delete_that_is_cut_short_leaves_an_app_that_has_ended(
-    engine: DockerEngine, client: docker.DockerClient, runner: Runner
-) -> None:
-    """Its end is what is removed last: without it the app would be one that is being submitted."""
-    handle = runner.run(app(Print("once")), "local_docker", app_id="one")
-    end(runner, handle)
-    name = app_name(SESSION, "one")
-    with (
-        closing(connected(engine.url, lambda api: cast("Api", Clinging(api, name)))) as unlucky,
-        pytest.raises(SchedulerError, match="in the way"),
-    ):
-        remove_everything(unlucky, SESSION, "one")
-    status = runner.status(handle)
-    assert status is not None
-    assert status.state == AppState.SUCCEEDED
-    runner.delete(handle)
-    assert client.volumes.list() == []
 
 
 @pytest.mark.parametrize("calls", [1, 8])

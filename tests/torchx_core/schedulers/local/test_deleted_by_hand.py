@@ -15,7 +15,7 @@ from damage import raw_errors
 from local_apps import app_of, running, supervisor_of
 
 from torchx_core import AppState, Runner
-from torchx_core.errors import CorruptRecordError
+from torchx_core.errors import CorruptRecordError, UnknownAppException
 from torchx_core.testing import wait_until
 
 Submit: TypeAlias = Callable[..., str]
@@ -63,6 +63,37 @@ def test_a_submit_ends_an_app_that_was_deleted_while_it_ran(
     assert running("641.7") == []
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in servants), PATIENCE_S)
     assert runner.status(handle)
+
+
+def test_an_app_ends_whose_place_another_one_has_taken(
+    runner: Runner, submit: Submit, state_dir: Path
+) -> None:
+    """Its whole directory is gone, and the id is submitted at once: the old app finds that out by itself."""
+    submit("sleep", "641.5", app_id="one")
+    servants = supervisor_of(state_dir, "one")
+    wait_until(lambda: running("641.5"), PATIENCE_S)
+    shutil.rmtree(state_dir / "local_cwd" / "s" / "one")
+    handle = submit("sleep", "641.6", app_id="one")
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in servants), PATIENCE_S)
+    assert running("641.5") == []
+    assert len(running("641.6")) == 1
+    status = runner.status(handle)
+    assert status is not None
+    assert status.state == AppState.RUNNING
+
+
+def test_a_follower_is_told_nothing_of_the_next_app_of_that_id(runner: Runner, submit: Submit) -> None:
+    """Neither its lines nor its end: the app that it follows is unknown by then."""
+    handle = submit("sh", "-c", "echo one; echo two; echo three; exit 3", app_id="one")
+    assert _ended(runner, handle) == AppState.FAILED
+    batches = runner.follow(handle, batch_bytes=1)
+    while not list(next(batches).lines()):  # it has begun with the output, and its end is still to come
+        pass
+    runner.delete(handle)
+    submit("sh", "-c", "echo another; echo another", app_id="one")
+    _ended(runner, handle)
+    with pytest.raises(UnknownAppException):
+        list(batches)
 
 
 def test_a_deleted_app_makes_no_new_attempt(submit: Submit, state_dir: Path, tmp_path: Path) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
-from local_apps import app_of, lines_of
+from local_apps import app_of, kill, lines_of, running, supervisor_of, wait_until_unserved
 
 from torchx_core import AppState, Runner
+from torchx_core.errors import CorruptRecordError
 from torchx_core.specs import NONE
+from torchx_core.testing import wait_until
 
 
 @pytest.mark.parametrize(
@@ -50,3 +56,50 @@ echo '{{"type": "result", "value": 7}}' >>$TORCHX_REPORT_FILE; echo told
     status = runner.status(handle)
     assert status
     assert (status.state, status.result) == (AppState.SUCCEEDED, 7)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_something_else_in_the_place_of_the_space_for_the_end(
+    runner: Runner, state_dir: Path, tmp_path: Path, kind: str
+) -> None:
+    """Who looks at a lost app, perhaps as root, waits for no pipe's reader and writes through no link."""
+    handle = runner.run(app_of("sleep", "641.3"), "local_cwd", app_id="one")
+    wait_until(lambda: running("641.3"), 240)
+    kill(*supervisor_of(state_dir, "one"), *running("641.3"))
+    wait_until_unserved(state_dir, "one")
+    place, target = state_dir / "local_cwd" / "s" / "one" / ".final.reserved", tmp_path / "mine"
+    target.write_text("mine")
+    place.unlink()
+    if kind == "link":
+        place.symlink_to(target)
+    else:
+        os.mkfifo(place)
+    with pytest.raises(CorruptRecordError, match=r"\.final\.reserved: is no regular file"):
+        runner.status(handle)
+    assert target.read_text() == "mine"
+    runner.delete(handle, force=True)
+    assert runner.list("local_cwd") == []
+
+
+def test_looks_that_find_no_room_for_the_end_keep_nothing_open(
+    runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that asks again and again, on a disk that is full, does not run out of descriptors."""
+    handle = runner.run(app_of("sleep", "641.2"), "local_cwd", app_id="one")
+    wait_until(lambda: running("641.2"), 240)
+    kill(*supervisor_of(state_dir, "one"), *running("641.2"))
+    wait_until_unserved(state_dir, "one")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("torchx_core.supervisor.final.os.pwrite", full)
+        runner.status(handle)
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(10):
+            runner.status(handle)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+    status = runner.status(handle)
+    assert status
+    assert status.state == AppState.FAILED

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_apps import app_of, kill, lines_of, python, running
@@ -266,3 +268,37 @@ def test_kill_helper_is_real(runner: Runner) -> None:
     assert status
     assert status.roles[0].replicas[0].signal == "SIGKILL"
     assert status.state == AppState.FAILED
+
+
+def test_a_launcher_that_is_interrupted_late_removes_no_app_that_runs(
+    runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal's exception may come when the supervisor is there: the next submit attaches to the app."""
+    start = subprocess.run
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        start(*args, **options)
+        wait_until(lambda: running("641.9"), 240)
+        raise KeyboardInterrupt
+
+    app = app_of("sleep", "641.9")
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(app, "local_cwd", app_id="one")
+    assert [found.state for found in runner.list("local_cwd")] == [AppState.RUNNING]
+    runner.run(app, "local_cwd", app_id="one")
+    assert len(running("641.9")) == 1
+    assert len(list((state_dir / "local_cwd" / "s").glob("[!.]*"))) == 1
+
+
+def test_signals_that_the_launcher_has_blocked_reach_the_supervisor(runner: Runner) -> None:
+    """As those of a service that takes its signals by sigwait: else nobody would hear that a program ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])
+    try:
+        handle = runner.run(app_of("true"), "local_cwd")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    status = runner.wait(handle, timeout_s=240)
+    assert status is not None
+    assert status.state == AppState.SUCCEEDED
