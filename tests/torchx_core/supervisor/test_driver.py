@@ -18,10 +18,15 @@ class _Timers:
 
 def test_a_deadline_is_a_time_of_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that sleeps for hours, or whose clock is set, ends the app within seconds of waking."""
-    supervisor, timers, stopped = Supervisor.__new__(Supervisor), _Timers(), list[str]()
-    vars(supervisor).update(_timers=timers, _stop=lambda _outcome, msg: stopped.append(msg))
+    supervisor, timers = Supervisor.__new__(Supervisor), _Timers()
+    stopped: list[str] = []
+
+    def stop(_outcome: str, msg: str) -> None:
+        stopped.append(msg)
+
+    vars(supervisor).update(_timers=timers, _stop=stop)
     monkeypatch.setattr(driver, "time", lambda: 1000.0)
-    supervisor._mind_the_deadline(1000.0 + 3600)  # noqa: SLF001  # the clock can be set in a test only here
+    supervisor._mind_the_deadline(1000.0 + 3600)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     assert (timers.name, timers.seconds) == ("deadline", 10.0)
     monkeypatch.setattr(driver, "time", lambda: 1000.0 + 3601)
     timers.due()
