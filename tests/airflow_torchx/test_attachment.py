@@ -311,7 +311,7 @@ def test_a_cancel_before_the_submit_is_no_error(bench: Bench) -> None:
 
 
 def test_a_try_that_was_cancelled_submits_nothing(bench: Bench) -> None:
-    """Nor does it write a record: the next try finds what there was."""
+    """It writes no record, so that the next try finds what there was."""
     attachment = bench.attachment(sleeper())
     assert not attachment.cancel("nothing there yet")
     with pytest.raises(NotSubmittedError, match="was not submitted: nothing there yet"):

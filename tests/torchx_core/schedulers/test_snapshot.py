@@ -32,7 +32,7 @@ def test_replicas_are_told_role_by_role() -> None:
 
 
 def test_the_error_is_that_of_the_replica_that_failed_first() -> None:
-    """Not that of one which was told to end because of it, nor that of one which got over its error."""
+    """The app has no error of a replica that was told to end, nor of one that got over its error."""
     replicas = [
         _replica("w", 0, AppState.CANCELLED, "told to end", 1.0),
         _replica("w", 1, AppState.FAILED, "follows from the first", 3.0),

@@ -83,7 +83,7 @@ def test_an_app_ends_whose_place_another_one_has_taken(
 
 
 def test_a_follower_is_told_nothing_of_the_next_app_of_that_id(runner: Runner, submit: Submit) -> None:
-    """Neither its lines nor its end: the app that it follows is unknown by then."""
+    """It gets neither lines nor end of the next app: the one that it follows is unknown by then."""
     handle = submit("sh", "-c", "echo one; echo two; echo three; exit 3", app_id="one")
     assert _ended(runner, handle) == AppState.FAILED
     batches = runner.follow(handle, batch_bytes=1)

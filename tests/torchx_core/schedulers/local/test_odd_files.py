@@ -81,7 +81,7 @@ def test_something_else_in_the_place_of_the_space_for_the_end(
     assert runner.list("local_cwd") == []
 
 
-def test_looks_that_find_no_room_for_the_end_keep_nothing_open(
+def test_readers_that_find_no_room_for_the_end_keep_nothing_open(
     runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that asks again and again, on a disk that is full, does not run out of descriptors."""
