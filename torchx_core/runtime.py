@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import warnings
+from contextlib import suppress
 
 __all__ = ["REPORT_FILE_VARIABLE", "report_metric", "report_progress", "report_result"]
 
@@ -82,4 +83,8 @@ def _append(path: str, line: bytes) -> None:
         while view:
             view = view[os.write(fd, view) :]
     finally:
+        with suppress(OSError):
+            fcntl.flock(
+                fd, fcntl.LOCK_UN
+            )  # a data loader forked meanwhile has the file open for as long as it runs
         os.close(fd)

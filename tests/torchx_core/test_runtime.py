@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from forks import forking
 
 from torchx_core.runtime import REPORT_FILE_VARIABLE, report_metric, report_progress, report_result
 from torchx_core.supervisor.reports import ReportPipe, parse_report
@@ -49,6 +52,25 @@ def test_inside_an_app_each_report_is_a_line(report_file: Path) -> None:
         {"type": "metric", "name": "loss", "value": 1.0, "step": 3},
         {"type": "result", "value": {"accuracy": 0.97}},
     ]
+
+
+def test_a_process_forked_amid_a_report_blocks_no_other(
+    report_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data loader that another thread starts has the report file open, for as long as it runs."""
+    write = os.write
+    with forking() as fork:
+
+        def write_and_fork(fd: int, data: memoryview) -> int:
+            fork()
+            return write(fd, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("torchx_core.runtime.os.write", write_and_fork)
+            report_progress(0.5)
+        fd = os.open(report_file, os.O_RDONLY)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # or raises
+        os.close(fd)
 
 
 def test_what_is_written_is_what_the_supervisor_reads(report_file: Path) -> None:

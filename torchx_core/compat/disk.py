@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torchx_core.compat.records import Content, Lock, Record, Store, oldest_first
 from torchx_core.errors import CorruptRecordError, RecordUnavailableError
-from torchx_core.schedulers.locks import locked_session
+from torchx_core.schedulers.locks import is_locked, locked_session, release
 from torchx_core.schedulers.paths import check_owner, check_readable, file_name, make_private, name_of
 from torchx_core.schedulers.stored import handle_of, is_debris, names_in, naming_damage, read_fact
 from torchx_core.supervisor.reading import is_there, open_regular
@@ -177,7 +177,8 @@ class DiskRecord(Record):
             CorruptRecordError: Something else lies in its place.
         """
         try:
-            fd = self._open_lock(lock, os.O_RDWR | os.O_CREAT)
+            with naming_damage(str(self._directory)):
+                fd = open_regular(str(self._lock_file(lock)), os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             yield False
             return
@@ -185,25 +186,15 @@ class DiskRecord(Record):
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield self._is_mine(fd, lock)
         finally:
-            os.close(fd)
+            release(fd)
 
     def is_locked(self, lock: Lock) -> bool:
         """Return whether somebody holds the lock."""
         try:
-            fd = self._open_lock(lock, os.O_RDONLY)
+            with naming_damage(str(self._directory)):
+                return is_locked(str(self._lock_file(lock)))
         except FileNotFoundError:
             return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who ask do not see each other
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
-
-    def _open_lock(self, lock: Lock, flags: int) -> int:
-        with naming_damage(str(self._directory)):
-            return open_regular(str(self._lock_file(lock)), flags)
 
     def _is_mine(self, fd: int, lock: Lock) -> bool:
         """Return whether the directory was not removed, and made anew, while we waited for its lock."""

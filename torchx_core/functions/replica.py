@@ -88,6 +88,8 @@ def report(value: object, name: str) -> None:
     with Path(path).open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # the function's other processes may report, too
         file.write(line)
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_UN)  # what was forked meanwhile has the file open as well
 
 
 def fail(err: Exception) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from torchx_core.errors import CorruptRecordError
 from torchx_core.supervisor.reading import DamagedFile, open_regular
 
-__all__ = ["locked", "locked_session", "release"]
+__all__ = ["is_locked", "locked", "locked_session", "release"]
 
 _SESSION_LOCK = ".lock"
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -30,6 +30,23 @@ def locked(path: str) -> Generator[None]:
         yield
     finally:
         release(fd)
+
+
+def is_locked(path: str) -> bool:
+    """Return whether somebody holds the lock of this file.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        DamagedFile: Something else lies in its place.
+    """
+    fd = open_regular(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who ask do not see each other
+    except BlockingIOError:
+        return True
+    finally:
+        release(fd)
+    return False
 
 
 def release(fd: int) -> None:

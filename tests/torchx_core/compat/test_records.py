@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from damage import DAMAGES, apply
+from forks import forking
 from unreachable import unreachable
 
 from torchx_core.compat.disk import DiskStore
@@ -151,6 +152,15 @@ def test_a_damaged_lock_of_the_session_is_a_named_error(tmp_path: Path, damage: 
     apply(tmp_path / "torchx:x" / "s" / ".lock", damage)
     with pytest.raises(CorruptRecordError, match=r"s/\.lock"):
         store.create("one", {"name": "new"})
+
+
+def test_what_is_forked_meanwhile_keeps_no_lock_of_an_app(tmp_path: Path) -> None:
+    """What another thread of the submitter forks does not make the app one that is being submitted."""
+    record = DiskStore(str(tmp_path), "torchx:x", "s").create("one", FIRST)
+    with forking() as fork:
+        with record.locked("submit"):
+            fork()
+        assert not record.is_locked("submit")
 
 
 @pytest.mark.parametrize("name", ["", "asked.json"])

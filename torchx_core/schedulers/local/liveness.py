@@ -6,7 +6,6 @@ last holder, so no process id is ever trusted to be the process it once was.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import time
@@ -15,13 +14,13 @@ from collections.abc import Callable, Iterable
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.local.cancelling import grace_end
 from torchx_core.schedulers.local.record import AppRecord, boot_id
-from torchx_core.schedulers.locks import release
+from torchx_core.schedulers.locks import is_locked
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.closing import close_lost, has_begun, state_on_disk
 from torchx_core.supervisor.final import read_final
 from torchx_core.supervisor.journal import read_journal
 from torchx_core.supervisor.limits import group_prefix, remove_groups
-from torchx_core.supervisor.reading import DamagedFile, open_regular, read_bytes
+from torchx_core.supervisor.reading import DamagedFile, read_bytes
 from torchx_core.supervisor.records import CANCEL, FINAL, JOURNAL, LOCK, SUPERVISOR_LOG, read_json
 from torchx_core.supervisor.tree import descendants, is_zombie, kill, marked, serves, serving
 
@@ -43,16 +42,9 @@ def is_served(record: AppRecord) -> bool:
     """Return whether a supervisor or guardian (or a launcher about to start them) lives."""
     try:
         with record.naming_damage():
-            fd = open_regular(record.path(LOCK), os.O_RDWR)
+            return is_locked(record.path(LOCK))
     except FileNotFoundError:
         return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who ask do not see each other
-    except BlockingIOError:
-        return True
-    finally:
-        release(fd)
-    return False
 
 
 def reconcile(record: AppRecord) -> machine.State:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from torchx_core.schedulers.locks import is_locked
 from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.record import JOB, STOP, SUBMIT_LOCK, AppRecord, JobFile
 from torchx_core.specs import AppState, is_terminal
 from torchx_core.supervisor.reading import (
     DamagedFile,
     is_there,
-    open_regular,
     parse_object,
     read_bytes,
     read_error_file,
@@ -151,7 +150,7 @@ def _read_facts(record: AppRecord) -> Facts:
     return Facts(
         job_id=job_id,
         submitted_at=job.time if job else 0.0,
-        submitting=job_id is None and _is_locked(record),
+        submitting=job_id is None and is_locked(record.path(SUBMIT_LOCK)),
         runs=runs,
         attempts=[list(_attempts(replica.log_dir)) for replica in record.replicas],
         restarts=_count(record, "restart.{}.json"),
@@ -228,17 +227,6 @@ def _read_attempt(log_dir: str, number: int) -> Attempt | None:
         code=end.code if end else None,
         told=bool(end and end.told),
     )
-
-
-def _is_locked(record: AppRecord) -> bool:
-    lock = open_regular(record.path(SUBMIT_LOCK))
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(lock)
-    return False
 
 
 def _runs(record: AppRecord) -> Iterator[Run]:

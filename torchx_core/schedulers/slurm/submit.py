@@ -31,7 +31,7 @@ import zipfile
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
-from typing import IO, Final
+from typing import Final
 
 from torchx_core import supervisor
 from torchx_core.errors import (
@@ -42,6 +42,7 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
+from torchx_core.schedulers.locks import release
 from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.slurm import node
 from torchx_core.schedulers.slurm.cancelling import wake_tasks
@@ -187,12 +188,15 @@ def is_submitted(record: AppRecord) -> bool:
 
 
 @contextmanager
-def _alone(record: AppRecord) -> Generator[IO[bytes] | None]:
+def _alone(record: AppRecord) -> Generator[int | None]:
     """Hold the app's lock, so that of several submitters one calls sbatch; yield None if the app is gone."""
-    with os.fdopen(_open_lock(record), "r+b") as lock:
+    lock = _open_lock(record)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         present = read_record(record.directory)
         yield lock if present is not None and present.incarnation == record.incarnation else None
+    finally:
+        release(lock)
 
 
 def _open_lock(record: AppRecord) -> int:
@@ -206,14 +210,14 @@ def _open_lock(record: AppRecord) -> int:
             raise
 
 
-def _earlier_job(record: AppRecord, app_id: str, lock: IO[bytes], queue: JobQueue) -> str | None:
+def _earlier_job(record: AppRecord, app_id: str, lock: int, queue: JobQueue) -> str | None:
     """Return the job of a submitter that died before it could write its id down.
 
     Slurm is only asked if there was one that got so far: it has noted that in the lock file, as we do now.
     """
-    if os.pread(lock.fileno(), 1, 0) == _NEVER_TRIED:
-        os.pwrite(lock.fileno(), _TRIED, 0)
-        os.fdatasync(lock.fileno())
+    if os.pread(lock, 1, 0) == _NEVER_TRIED:
+        os.pwrite(lock, _TRIED, 0)
+        os.fdatasync(lock)
         return None
     try:
         job = job_with(record.comment, queue.ask().jobs.values())
