@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from stumbles import stumble_twice
 from task_bench import Bench, echo, sleeper, task_bench
 
 from airflow_torchx import _attachment
@@ -59,6 +60,22 @@ def test_a_long_absence_ends_the_try(
     with pytest.raises(SchedulerError, match="away"):
         attachment.follow()
     assert len(bench.apps()) == 1
+
+
+@pytest.mark.parametrize(("answered", "end"), [(True, AppState.CANCELLED), (False, None)])
+def test_an_absence_is_over_when_the_scheduler_answers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, answered: bool, end: AppState | None
+) -> None:
+    """A quiet app has nothing new to show for hours; that it was asked in vain before does not count then."""
+    monkeypatch.setattr(_attachment, "GIVE_UP_S", 0.0)
+    attachment = bench.attachment(sleeper())
+    attachment.attach()
+    stumble_twice(monkeypatch, answered=answered)
+    if end is None:
+        with pytest.raises(SchedulerError, match="away"):
+            attachment.follow()
+    else:
+        assert attachment.follow().state is end
 
 
 def test_patience_begins_with_the_app(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from stumbles import stumble_twice
 
 from airflow_torchx import _watch
 from airflow_torchx._deferral import Deferral, Fired
@@ -291,6 +292,19 @@ def test_a_deadline_outlasts_a_scheduler_that_is_away(
     assert runner.take_over(handle, "me")
     watch, _ = _make_watch(runner, handle, deadline=time.time(), timeout_reason="too late")
     assert asyncio.run(asyncio.wait_for(watch.until_over(), 240)).timed_out
+
+
+@pytest.mark.parametrize(("answered", "error"), [(True, "None"), (False, "the login node is away")])
+def test_an_absence_is_over_when_the_scheduler_answers(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, *, answered: bool, error: str
+) -> None:
+    """A quiet app has nothing new to show for hours; that it was asked in vain before does not count then."""
+    monkeypatch.setattr(_watch, "GIVE_UP_S", 0.0)
+    monkeypatch.setattr(_watch, "TICK_S", 0.05)
+    handle = _submit(runner, "exec sleep 600")
+    stumble_twice(monkeypatch, answered=answered)
+    watch, _ = _make_watch(runner, handle)
+    assert str(asyncio.run(watch.until_over()).error).startswith(error)
 
 
 def test_a_deadline_does_not_cancel_what_belongs_to_another(runner: Runner) -> None:

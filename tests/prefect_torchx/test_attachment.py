@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from flow_tries import Flow, Leave, leave
+from stumbles import stumble_twice
 
 from prefect_torchx.attachment import Attachment, OvertakenError
 from prefect_torchx.naming import FlowTry, Holder
@@ -432,6 +433,22 @@ def test_a_scheduler_that_stumbles_now_and_then_is_forgiven(
     this_try = flow.attachment()
     this_try.run()
     assert this_try.page.shown == ["a", "b"]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_an_absence_is_over_when_the_scheduler_answers(
+    monkeypatch: pytest.MonkeyPatch, *, answered: bool
+) -> None:
+    """A stream that opens, says nothing and breaks off again and again is no answer; one that stands is."""
+    monkeypatch.setattr("prefect_torchx.reading.PATIENCE_S", 0.0)
+    flow = Flow("hold")
+    this_try = flow.attachment()
+    stumble_twice(monkeypatch, answered=answered)
+    if answered:
+        assert this_try.run().state is AppState.CANCELLED
+    else:
+        with pytest.raises(SchedulerError, match="away"):
+            this_try.run()
 
 
 def test_an_app_that_was_cancelled_while_it_was_submitted_ends(monkeypatch: pytest.MonkeyPatch) -> None:

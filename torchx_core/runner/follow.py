@@ -33,7 +33,7 @@ def drive(
                 feed.wait(pace.patience)
                 continue
             pace.restart()
-            yield batch or Batch(events=(), cursor=feed.cursor)
+            yield batch or _tick(feed)
     finally:
         feed.close()
 
@@ -59,9 +59,13 @@ async def drive_async(
                 continue
             pace.restart()
             await asyncio.sleep(0)
-            yield batch or Batch(events=(), cursor=feed.cursor)
+            yield batch or _tick(feed)
     finally:
         feed.close()
+
+
+def _tick(feed: EventFeed) -> Batch:
+    return Batch(events=(), cursor=feed.cursor, answered=feed.caught_up)
 
 
 class _Pace:

@@ -155,6 +155,8 @@ class Batch:
 
     events: tuple[AppEvent, ...]
     cursor: str
+    answered: bool = True
+    """Whether the scheduler says that there is no more just now; false for a tick while it is still asked."""
 
     def lines(self) -> Iterator[LogLine]:
         """Yield the log lines of the batch one at a time."""

@@ -50,7 +50,7 @@ class EventFeed(ABC):
     def caught_up(self) -> bool:
         """Whether everything that was there when this reader came has been returned, once `poll` gave None.
 
-        A feed that asks a server says False until it has the answers.
+        A feed that asks a server says False until it has the answers, and while it asks in vain.
         """
         return True
 

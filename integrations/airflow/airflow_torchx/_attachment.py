@@ -43,6 +43,7 @@ from torchx_core.errors import (
     SchedulerError,
     UnknownAppException,
 )
+from torchx_core.launch import Patience
 from torchx_core.runner import Runner
 from torchx_core.schedulers import Batch, StateChanged
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, make_app_handle, parse_app_handle
@@ -234,20 +235,19 @@ class Attachment:
         self._arrived = self.record.cursor
         self._ask_at = monotonic() + ASK_EVERY_S
         while True:
-            seen = self.record.cursor
             try:
-                yield from self._shown_at_once()
+                yield from self._shown_at_once(patience)
             except SchedulerError as err:
-                if self.record.cursor != seen:
-                    patience.answered()
                 self._absences.endure(err, patience)
                 yield None
             else:
                 return
 
-    def _shown_at_once(self) -> Generator[AppStatus | None]:
+    def _shown_at_once(self, patience: Patience) -> Generator[AppStatus | None]:
         """Do so until the scheduler goes away."""
         for batch in self._batches():
+            if batch.answered:
+                patience.answered()
             if monotonic() >= self._ask_at:
                 check_owner(self._runner, self.handle, self._try)
                 self._ask_at = monotonic() + ASK_EVERY_S

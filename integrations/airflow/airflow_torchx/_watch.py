@@ -122,16 +122,13 @@ class Watch:
         """Follow, and follow again after failures that pass; return the one that does not."""
         patience = Patience(GIVE_UP_S)
         while True:
-            seen = self._cursor
             try:
                 await self._hide_secrets()
-                await self._follow()
+                await self._follow(patience)
             except InvalidCursorError as err:
                 logger.warning("showing lines of %s again: %s", self._deferral.handle, err)
                 self._cursor = None if self._cursor == self._deferral.cursor else self._deferral.cursor
             except (SchedulerError, OSError) as err:
-                if self._cursor != seen:
-                    patience.answered()
                 try:
                     delay_s = patience.delay_after(as_scheduler_error(err))
                 except SchedulerError:
@@ -152,10 +149,12 @@ class Watch:
         if self._quiet:
             logger.info("not showing lines of %s here: its secrets are not known", self._deferral.handle)
 
-    async def _follow(self) -> None:
+    async def _follow(self, patience: Patience) -> None:
         self._awake_at = time.monotonic()
         async with aclosing(await self._batches()) as batches:
             async for batch in batches:
+                if batch.answered:
+                    patience.answered()
                 await self._hold_back()
                 await self._show_all(batch)
                 self._log.tick()

@@ -132,7 +132,8 @@ class Reading:
                 self._locate = None
 
     def _take(self, batch: Batch) -> bool:
-        self._patience.answered()
+        if batch.answered:
+            self._patience.answered()
         self._look_for_a_later_try()
         for event in batch.events:
             if not self._muted:

@@ -52,6 +52,8 @@ class ScriptedFeed(EventFeed):
 class IdleFeed(ScriptedFeed):
     """Never has anything, and lets the time pass while one waits."""
 
+    caught_up = True
+
     def __init__(self) -> None:
         super().__init__([None])
 
@@ -93,6 +95,15 @@ def test_it_waits_only_when_there_is_nothing(*, loop: bool) -> None:
     assert both(feed, None, None, loop=loop) == ["a", "b", "c"]
     assert feed.waits == [None, None]
     assert feed.closed == 1
+
+
+@pytest.mark.parametrize("caught_up", [False, True])
+def test_a_tick_says_whether_the_scheduler_has_answered(*, caught_up: bool) -> None:
+    """Whoever is patient with a scheduler that is away must tell silence from an answer."""
+    feed = IdleFeed()
+    feed.caught_up = caught_up
+    batches = drive(feed, tick_s=0.0)
+    assert next(batches) == Batch(events=(), cursor="start", answered=caught_up)
 
 
 @pytest.mark.parametrize("loop", [False, True])

@@ -113,6 +113,7 @@ class BatchRequests:
         while self._feeds.get(name) is feed:  # else its follower has left meanwhile
             batch = feed.poll()
             if batch is not None or feed.done or time.monotonic() >= until:
-                return {"batch": None if batch is None else dump_batch(batch), "done": feed.done}
+                told = None if batch is None else dump_batch(batch)
+                return {"batch": told, "done": feed.done, "caught_up": feed.caught_up}
             await feed.wait_async(until - time.monotonic())
-        return {"batch": None, "done": False}
+        return {"batch": None, "done": False, "caught_up": False}

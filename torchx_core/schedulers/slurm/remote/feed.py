@@ -40,6 +40,7 @@ class RemoteFeed(EventFeed):
         self._answer: Answer | None = None
         self._asked = False
         self._caught_up = False
+        self._patience_s = 0.0
 
     @property
     def cursor(self) -> str:
@@ -53,7 +54,7 @@ class RemoteFeed(EventFeed):
 
     @property
     def caught_up(self) -> bool:
-        """Whether the agent has once said that there is nothing new."""
+        """Whether the agent has said last that there is nothing new."""
         return self._caught_up
 
     def poll(self) -> Batch | None:
@@ -69,17 +70,16 @@ class RemoteFeed(EventFeed):
         self._done = bool(told["done"])
         batch = None if told["batch"] is None else load_batch(cast("Json", told["batch"]))
         if batch is None:
-            self._caught_up = True
+            self._caught_up = bool(told["caught_up"])
+            self._patience_s = _PATIENCE_S
         else:
             self._cursor = batch.cursor
         return batch
 
     def _ask(self) -> Answer:
         self._asked = True
-        patience_s = _PATIENCE_S if self._caught_up else 0.0
-        return self._share().ask(
-            {**self._question, "cursor": self._cursor, "patience_s": patience_s}, patient=True
-        )
+        question = {**self._question, "cursor": self._cursor, "patience_s": self._patience_s}
+        return self._share().ask(question, patient=True)
 
     def wait(self, timeout_s: float | None) -> None:
         """Block until the answer is there; while the login node is away that may be long."""
