@@ -52,10 +52,13 @@ class ScriptedFeed(EventFeed):
 class IdleFeed(ScriptedFeed):
     """Never has anything, and lets the time pass while one waits."""
 
-    caught_up = True
-
-    def __init__(self) -> None:
+    def __init__(self, *, caught_up: bool = True) -> None:
         super().__init__([None])
+        self._caught_up = caught_up
+
+    @property
+    def caught_up(self) -> bool:
+        return self._caught_up
 
     def poll(self) -> Batch | None:
         return None
@@ -100,9 +103,7 @@ def test_it_waits_only_when_there_is_nothing(*, loop: bool) -> None:
 @pytest.mark.parametrize("caught_up", [False, True])
 def test_a_tick_says_whether_the_scheduler_has_answered(*, caught_up: bool) -> None:
     """Whoever is patient with a scheduler that is away must tell silence from an answer."""
-    feed = IdleFeed()
-    feed.caught_up = caught_up
-    batches = drive(feed, tick_s=0.0)
+    batches = drive(IdleFeed(caught_up=caught_up), tick_s=0.0)
     assert next(batches) == Batch(events=(), cursor="start", answered=caught_up)
 
 
