@@ -12,10 +12,11 @@ from pathlib import Path
 
 from torchx_core.compat.records import Content, Lock, Record, Store, oldest_first
 from torchx_core.errors import CorruptRecordError, RecordUnavailableError
-from torchx_core.schedulers.locks import is_locked, locked_session, release
+from torchx_core.schedulers.locks import is_locked, locked_session, open_lock, release
 from torchx_core.schedulers.paths import check_owner, check_readable, file_name, make_private, name_of
 from torchx_core.schedulers.stored import handle_of, is_debris, names_in, naming_damage, read_fact
-from torchx_core.supervisor.reading import is_there, open_regular
+from torchx_core.supervisor.reading import is_there
+from torchx_core.supervisor.records import create
 
 __all__ = ["DiskStore"]
 
@@ -178,7 +179,7 @@ class DiskRecord(Record):
         """
         try:
             with naming_damage(str(self._directory)):
-                fd = open_regular(str(self._lock_file(lock)), os.O_RDWR | os.O_CREAT)
+                fd = open_lock(str(self._lock_file(lock)))
         except FileNotFoundError:
             yield False
             return
@@ -205,7 +206,7 @@ class DiskRecord(Record):
 
     def _draft(self, content: Content) -> Path:
         draft = self._directory / f".draft-{os.urandom(6).hex()}"
-        with draft.open("x") as file:
+        with os.fdopen(create(str(draft)), "w", encoding="utf-8") as file:
             json.dump({"version": VERSION, **content}, file)
             file.flush()
             os.fsync(file.fileno())

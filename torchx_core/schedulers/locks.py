@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from torchx_core.errors import CorruptRecordError
 from torchx_core.supervisor.reading import DamagedFile, open_regular
+from torchx_core.supervisor.records import create
 
-__all__ = ["is_locked", "locked", "locked_session", "release"]
+__all__ = ["is_locked", "locked", "locked_session", "open_lock", "release"]
 
 _SESSION_LOCK = ".lock"
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -24,12 +25,25 @@ def locked(path: str) -> Generator[None]:
     Raises:
         DamagedFile: Something else lies in its place.
     """
-    fd = open_regular(path, os.O_RDWR | os.O_CREAT)
+    fd = open_lock(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
         release(fd)
+
+
+def open_lock(path: str) -> int:
+    """Return a descriptor of the lock's file, which is created where there is none.
+
+    Raises:
+        FileNotFoundError: There is no such directory.
+        DamagedFile: Something else lies in its place.
+    """
+    try:
+        return create(path)
+    except OSError:  # it is there already, or this one says why it cannot be
+        return open_regular(path, os.O_RDWR | os.O_CREAT)
 
 
 def is_locked(path: str) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from torchx_core.schedulers.stored import StoredApp
 from torchx_core.supervisor.reading import DamagedFile, read_object
-from torchx_core.supervisor.records import dumps
+from torchx_core.supervisor.records import replace_whole
 
 __all__ = ["owned_by", "owner_of", "set_owner"]
 
@@ -38,10 +37,7 @@ def set_owner(record: StoredApp, token: str, expected: str | None, *, force: boo
                 return True
             if present != expected:
                 return False
-        temporary = record.path(f".{_OWNER}.{os.getpid()}")
-        with open(temporary, "wb") as file:
-            file.write(dumps({"token": token}))
-        os.replace(temporary, record.path(_OWNER))
+        replace_whole(record.directory, _OWNER, {"token": token})
         return True
 
 

@@ -9,7 +9,7 @@ from typing import cast
 
 from torchx_core.supervisor.machine import ENDED, OUTCOMES, REPLICA_PHASES, Replica, State
 from torchx_core.supervisor.reading import DamagedFile, read_object
-from torchx_core.supervisor.records import FINAL, VERSION, Json, dumps
+from torchx_core.supervisor.records import FINAL, VERSION, Json, create, dumps
 from torchx_core.supervisor.shape import Misshapen, build, rows
 
 RESERVED = ".final.reserved"
@@ -138,8 +138,11 @@ class FinalRecord:
 
 def _open_reserved(directory: int) -> int:
     """Open the reserved space, or make it; no link is followed, and no pipe's reader is waited for."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    fd = os.open(RESERVED, flags, 0o600, dir_fd=directory)
+    try:
+        return create(RESERVED, dir_fd=directory)
+    except FileExistsError:
+        pass
+    fd = os.open(RESERVED, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return fd
     os.close(fd)

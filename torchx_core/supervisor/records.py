@@ -44,7 +44,7 @@ def write_once(directory: str, name: str, record: Json) -> bool:
     It is not synced: for what means nothing after a reboot.
     """
     temporary = os.path.join(directory, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = create(temporary)
     try:
         write_all(fd, dumps(record))
         return link_once(temporary, directory, name)
@@ -56,7 +56,7 @@ def write_once(directory: str, name: str, record: Json) -> bool:
 def replace_whole(directory: str, name: str, record: Json) -> None:
     """Put the record in the place of the one that is there; a reader sees one of the two, whole."""
     temporary = os.path.join(directory, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = create(temporary)
     try:
         write_all(fd, dumps(record))
         os.replace(temporary, os.path.join(directory, name))
@@ -65,6 +65,24 @@ def replace_whole(directory: str, name: str, record: Json) -> None:
         raise
     finally:
         os.close(fd)
+
+
+def create(path: str, *, dir_fd: int | None = None) -> int:
+    """Create a file for the user whose directory it is in, and return its descriptor.
+
+    Root may cancel or look at any user's app, whose own processes then have to read what root wrote.
+
+    Raises:
+        FileExistsError: There is something of that name, which is left alone: a user may have put it there.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=dir_fd)
+    if os.geteuid() == 0:
+        directory = os.stat(os.path.dirname(path) or ".", dir_fd=dir_fd)
+        try:  # noqa: SIM105  # the supervisor starts faster without contextlib
+            os.fchown(fd, directory.st_uid, directory.st_gid)
+        except OSError:
+            pass  # a root that may not: of a container, or on a file server
+    return fd
 
 
 def link_once(temporary: str, directory: str, name: str) -> bool:

@@ -19,6 +19,7 @@ from torchx_core.errors import (
     InvalidRunConfigException,
 )
 from torchx_core.schedulers import CancelOutcome
+from torchx_core.schedulers.locks import locked
 
 Submit: TypeAlias = Callable[..., str]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to somebody else: needs root")
@@ -68,6 +69,31 @@ def test_an_app_that_runs_there_is_served(
     monkeypatch.delenv("TORCHX_TRUST_STATE_DIR")
     if mode != 0o700:  # like /tmp, where all keep their own
         runner.delete(handle)
+
+
+@needs_root
+def test_what_root_writes_there_its_user_can_read(runner: Runner, submit: Submit, state_dir: Path) -> None:
+    """An operator cancels a user's app: the user's supervisor and workers must see by whom and why."""
+    handle = submit("sleep", "1000", app_id="one")
+    app_dir = state_dir / "local_cwd" / "s" / "one"
+    os.chown(app_dir, 4242, 4343)
+    assert runner.take_over(handle, "operator")
+    assert runner.cancel(handle, grace_s=60) == CancelOutcome.REQUESTED
+    runner.cancel(handle, grace_s=0)
+    runner.wait(handle, timeout_s=240)
+    written = [(app_dir / name).stat() for name in ("owner.json", "owner.lock", "cancel.json", "cancel.lock")]
+    assert [(found.st_uid, found.st_gid) for found in written] == [(4242, 4343)] * 4
+
+
+@needs_root
+def test_root_gives_nobody_a_file_that_was_there(tmp_path: Path) -> None:
+    """A user who puts a link to another's file into his directory does not get that file."""
+    (tmp_path / "secret").touch()
+    (tmp_path / "app").mkdir()
+    os.chown(tmp_path / "app", 4242, 4242)
+    os.link(tmp_path / "secret", tmp_path / "app" / "owner.lock")
+    with locked(str(tmp_path / "app" / "owner.lock")):
+        assert (tmp_path / "secret").stat().st_uid == os.geteuid()
 
 
 def test_what_we_make_is_ours_alone_whatever_the_umask(tmp_path: Path) -> None:
