@@ -29,8 +29,9 @@ def drive(
             batch = feed.poll()
             if batch is None and (pace.over or (until_now and feed.caught_up)):
                 return
-            if batch is None and not pace.tick_due:
-                feed.wait(pace.patience)
+            if not pace.tick_due and (batch is None or not batch.events):
+                if batch is None:
+                    feed.wait(pace.patience)
                 continue
             pace.restart()
             yield batch or _tick(feed)
@@ -54,8 +55,8 @@ async def drive_async(
             batch = feed.poll()
             if batch is None and pace.over:
                 return
-            if batch is None and not pace.tick_due:
-                await feed.wait_async(pace.patience)
+            if not pace.tick_due and (batch is None or not batch.events):
+                await (feed.wait_async(pace.patience) if batch is None else asyncio.sleep(0))
                 continue
             pace.restart()
             await asyncio.sleep(0)

@@ -58,7 +58,8 @@ class EventFeed(ABC):
     def poll(self) -> Batch | None:
         """Return the next events at once, or None when there is nothing new right now.
 
-        Does bounded work and never waits. Renews the app's lease where it has one.
+        Does bounded work and never waits. Renews the app's lease where it has one. A batch without events
+        says that the place has moved: what was there is of the stream that this reader does not want.
 
         Raises:
             UnknownAppException: The app was deleted meanwhile.

@@ -50,6 +50,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         super().__init__(record)
         self._handle = app_handle
         self._returned = cursor
+        self._start = encode_cursor(record.incarnation, AppPlace())
         self._place = AppPlace() if cursor is None else decode_cursor(cursor, record.incarnation)
         self._options = options
         self._queue = queue
@@ -81,15 +82,19 @@ class SlurmFeed(RecordFeed[AppRecord]):
         self._join()
         self._renew()
         events = list(self._news(None))
-        if not events and time.monotonic() >= self._look_at:
+        if not self._has_moved(events) and time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + min(self._quiet_s, _LOOK_EVERY_S)
             events = self._last_news()
-        if not events:
+        if not self._has_moved(events):
             self._quiet_s = min(1.5 * self._quiet_s, _LONGEST_S)
             return None
         self._quiet_s = _SHORTEST_S
         self._returned = self.cursor
         return Batch(events=tuple(events), cursor=self._returned)
+
+    def _has_moved(self, events: list[AppEvent]) -> bool:
+        """Return whether there was anything: a megabyte of the stream that nobody wants makes no event."""
+        return bool(events) or self.cursor != (self._returned or self._start)
 
     def _start_over(self) -> None:
         cursor = self._returned
@@ -123,7 +128,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         if standing is None or standing.ended_at is None:
             return list(self._waiting(decision))
         events = list(self._news(standing))
-        if events:
+        if self._has_moved(events):
             return events  # perhaps not all of it: one batch after the other
         self._place.done = True
         last = StateChanged(

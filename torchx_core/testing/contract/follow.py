@@ -123,6 +123,18 @@ class FollowContract(ContractBase):
         assert texts(runner.follow(handle, streams=streams)) == [expected]
         assert list(runner.log_lines(handle, "worker", streams=streams)) == [f"{expected}\n"]
 
+    def test_one_stream_is_whole_however_much_the_other_says(self, runner: Runner) -> None:
+        """What is left out ends nothing: neither the lines behind it nor the ends of app and replica."""
+        self.needs(runner, "separate_streams")
+        noise = [PrintMany(_MANY, "stderr")] * 3
+        handle = self.run(runner, self.app(*noise, Print("first"), *noise, Print("last"), *noise))
+        for batch_bytes in (64, 64, None):  # live, then once it has ended
+            batches = list(runner.follow(handle, streams=Stream.STDOUT, batch_bytes=batch_bytes))
+            assert texts(batches) == ["first", "last"]
+            kinds = [type(event) for event in each_event(batches)]
+            assert kinds.count(ReplicaChanged) == kinds.count(StateChanged) == 2
+            assert list(runner.log_lines(handle, "worker", streams=Stream.STDOUT)) == ["first\n", "last\n"]
+
     def test_a_stream_that_nobody_reads_holds_nothing(self, runner: Runner) -> None:
         """Calling `follow` or `afollow` without a loop leaves no descriptor open."""
         handle = self.run(runner, self.app(Print("x")))

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from torchx_core.runner.follow import drive
 from torchx_core.schedulers import Batch, ReplicaChanged
-from torchx_core.schedulers.responses import FollowOptions
+from torchx_core.schedulers.responses import FollowOptions, Stream
 from torchx_core.schedulers.slurm.feed import SlurmFeed
-from torchx_core.schedulers.slurm.node.output import STDOUT, Output
+from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import AppRecord
+from torchx_core.schedulers.slurm.remote.batches import BatchRequests, load_batch
 from torchx_core.specs import AppState
+from torchx_core.supervisor.records import Json
+
+_ALL = FollowOptions()
 
 
 @pytest.fixture
-def follow(tmp_path: Path) -> Iterator[Callable[[str | None], SlurmFeed]]:
+def follow(tmp_path: Path) -> Iterator[Callable[..., SlurmFeed]]:
     """A function that follows an app of one replica from a cursor."""
     row = ["w", 0, str(tmp_path / "log")]
     record = AppRecord(
@@ -27,10 +34,11 @@ def follow(tmp_path: Path) -> Iterator[Callable[[str | None], SlurmFeed]]:
         {"incarnation": "i", "created_at": 0.0, "replicas": [row], "asked": {"cfg": {}}},
     )
     (tmp_path / "run.0.json").write_text(json.dumps({"job_id": "7", "time": 0.0, "nodes": "n"}))
+    (tmp_path / "job.json").write_text(json.dumps({"job_id": "7", "time": 0.0}))
     feeds: list[SlurmFeed] = []
 
-    def open_feed(cursor: str | None) -> SlurmFeed:
-        feeds.append(SlurmFeed(record, "slurm://s/a", cursor, FollowOptions(), JobQueue()))
+    def open_feed(cursor: str | None, options: FollowOptions = _ALL) -> SlurmFeed:
+        feeds.append(SlurmFeed(record, "slurm://s/a", cursor, options, JobQueue()))
         return feeds[-1]
 
     yield open_feed
@@ -38,18 +46,17 @@ def follow(tmp_path: Path) -> Iterator[Callable[[str | None], SlurmFeed]]:
         feed.close()
 
 
-def write(folder: Path, run: int, line: str) -> None:
-    """Write an attempt that began in that run of the job and has printed a line."""
+def write(folder: Path, run: int, *lines: str) -> None:
+    """Write an attempt that began in that run of the job and has printed lines, warnings among them."""
     folder.mkdir(parents=True)
     output = Output(str(folder), wait_for_room=os.abort)
-    output.take(STDOUT, f"{line}\n".encode())
+    for line in lines:
+        output.take(STDERR if line == "warning" else STDOUT, f"{line}\n".encode())
     output.close()
     (folder / "start.json").write_text(json.dumps({"run": run, "host": "n", "time": 1.0}))
 
 
-def test_an_attempt_that_never_began_hides_nothing(
-    follow: Callable[[str | None], SlurmFeed], tmp_path: Path
-) -> None:
+def test_an_attempt_that_never_began_hides_nothing(follow: Callable[..., SlurmFeed], tmp_path: Path) -> None:
     """All other attempts are told, each line once; so it is with one of a task that a later run replaced."""
     for number, run, line in ((0, 0, "first"), (2, 1, "second"), (3, 0, "stale"), (4, 1, "third")):
         write(tmp_path / "log" / str(number), run, line)
@@ -63,3 +70,32 @@ def test_an_attempt_that_never_began_hides_nothing(
     assert lines == [(0, "first"), (2, "second"), (4, "third")]
     changes = [event for batch in batches for event in batch.events if isinstance(event, ReplicaChanged)]
     assert [c.attempt for c in changes if c.state is AppState.RUNNING] == [0, 2, 4]
+
+
+def test_a_stream_that_is_left_out_hides_nothing_of_the_other(
+    follow: Callable[..., SlurmFeed], tmp_path: Path
+) -> None:
+    """However many pieces of the log have nothing that this follower wants, it gets to what is behind."""
+    write(tmp_path / "log" / "0", 0, "first", *["warning"] * 200, "last")
+    feed = follow(None, FollowOptions(streams=Stream.STDOUT, batch_bytes=64))
+    assert [line.text for batch in drive(feed, until_now=True) for line in batch.lines()] == ["first", "last"]
+
+
+def test_over_ssh_too_a_follower_gets_past_what_it_leaves_out(
+    follow: Callable[..., SlurmFeed], tmp_path: Path
+) -> None:
+    """It is the follower that knows the place: each answer has to bring it further."""
+    write(tmp_path / "log" / "0", 0, "first", *["warning"] * 200, "last")
+    options = FollowOptions(streams=Stream.STDOUT, batch_bytes=64)
+    requests = BatchRequests(lambda question: follow(question["cursor"], options))
+    question: Json = {"feed": "f", "cursor": None, "patience_s": 0.0}
+    texts: list[str] = []
+    for _ in range(400):
+        told = asyncio.run(requests.pull(question))["batch"]
+        if told is None:
+            break
+        batch = load_batch(cast("Json", told))
+        texts += [line.text for line in batch.lines()]
+        question["cursor"] = batch.cursor
+    requests.close()
+    assert texts == ["first", "last"]
