@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from signal import NSIG
@@ -10,11 +11,14 @@ from typing import TypeVar
 from torchx_core.errors import SchedulerError
 from torchx_core.supervisor.signals import signal_name
 
-__all__ = ["CommandFailed", "NoAnswer", "ask", "call"]
+__all__ = ["PATIENCE_S", "CommandFailed", "NoAnswer", "ask", "call", "failure", "not_started"]
 
 T = TypeVar("T")
 
-_PATIENCE_S = 60.0
+PATIENCE_S = 60.0
+"""How long one of Slurm's commands may take."""
+_LASTING = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR})
+"""Why a command cannot be started now or later; other reasons, such as a full process table, pass."""
 _AWAY = (
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -25,6 +29,7 @@ _AWAY = (
     "Slurm backup controller in standby mode",
     "Slurm temporarily unable to accept job",
     "slurm_persist_conn_open",
+    "authentication error",  # munged is being started again
 )
 
 
@@ -51,7 +56,7 @@ class NoAnswer(SchedulerError):
         super().__init__(f"{program}: no answer from Slurm's controller: {said}", retryable=True)
 
 
-def ask(command: Sequence[str], parse: Callable[[str], T], *, patience_s: float = _PATIENCE_S) -> T:
+def ask(command: Sequence[str], parse: Callable[[str], T], *, patience_s: float = PATIENCE_S) -> T:
     """Run a command of Slurm's and return what its answer means.
 
     Args:
@@ -70,7 +75,7 @@ def ask(command: Sequence[str], parse: Callable[[str], T], *, patience_s: float 
 
 
 def call(
-    command: Sequence[str], env: Mapping[str, str] | None = None, *, patience_s: float = _PATIENCE_S
+    command: Sequence[str], env: Mapping[str, str] | None = None, *, patience_s: float = PATIENCE_S
 ) -> str:
     """Run a command of Slurm's and return what it prints.
 
@@ -102,11 +107,12 @@ def call(
     return done.stdout.decode("utf-8", "replace")
 
 
-def not_started(program: str, err: OSError) -> CommandFailed:
+def not_started(program: str, err: OSError) -> CommandFailed | NoAnswer:
     """Return the error for a command that has not run, so that it has done nothing."""
     if isinstance(err, FileNotFoundError):
         return CommandFailed(program, "not found; is this a host of the cluster?")
-    return CommandFailed(program, f"cannot be started: {err.strerror}")
+    kind = CommandFailed if err.errno in _LASTING else NoAnswer
+    return kind(program, f"cannot be started: {err.strerror}")
 
 
 def failure(program: str, code: int, stderr: bytes) -> CommandFailed | NoAnswer:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import IO, Generic, TypeVar
 
-from torchx_core.schedulers.slurm.commands import CommandFailed, NoAnswer, failure, not_started
+from torchx_core.schedulers.slurm.commands import PATIENCE_S, CommandFailed, NoAnswer, failure, not_started
 
 __all__ = ["Question"]
 
@@ -32,16 +31,16 @@ class Question(Generic[T]):
         self._clock = time.time()
         self._program = command[0]
         self._parse = parse
-        # Files: a pipe would fill up while nobody reads.
-        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the answer)
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        # A pipe would fill up while nobody reads, and a disk may be full or read-only.
+        self._output: IO[bytes] = os.fdopen(os.memfd_create("output"), "w+b")
+        self._errors: IO[bytes] = os.fdopen(os.memfd_create("errors"), "w+b")
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._errors, cwd="/"
             )
         except OSError as err:
-            self._failure: CommandFailed = not_started(command[0], err)
+            self._failure: CommandFailed | NoAnswer = not_started(command[0], err)
 
     def drop(self) -> None:
         """Forget it."""
@@ -58,7 +57,10 @@ class Question(Generic[T]):
             return self._failure
         code = self._process.poll()
         if code is None:
-            return None
+            if time.monotonic() - self.asked_at < PATIENCE_S:
+                return None
+            self.drop()
+            return NoAnswer(self._program, f"nothing within {PATIENCE_S:g} s")
         with self._output, self._errors:
             self.took_s = max(0.0, os.fstat(self._output.fileno()).st_mtime - self._clock)
             for file in (self._output, self._errors):

@@ -98,11 +98,13 @@ def render(
     for name, value in cfg.items():
         if isinstance(value, str) and any(ord(letter) < ord(" ") for letter in value):
             raise InvalidRunConfigException(f"{name} must be one line of plain text: {value!r}", name, cfg)
+    incarnation = os.urandom(8).hex()
     log_root = os.path.join(app_dir, "log")
     if cfg.get("log_dir"):
-        log_root = os.path.join(absolute(str(cfg["log_dir"])), file_name(session), file_name(app_id))
+        # Logs of an app whose record is gone may lie there still: they would be this one's earlier attempts.
+        own = f"{file_name(app_id)}.{incarnation}"
+        log_root = os.path.join(absolute(str(cfg["log_dir"])), file_name(session), own)
     directory = absolute(str(cfg["job_dir"])) if cfg.get("job_dir") else cwd
-    incarnation = os.urandom(8).hex()
     comment = f"torchx:{session}/{app_id}:{incarnation}"
     components = [_component(role, cfg) for role in app.roles]
     sbatch = ["sbatch", "--parsable", *_common(app_id, app_dir, comment, cfg), *components[0]]

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from torchx_core.schedulers.slurm.commands import CommandFailed, NoAnswer, ask, call
+from torchx_core.schedulers.slurm import question
+from torchx_core.schedulers.slurm.commands import CommandFailed, NoAnswer, ask, call, not_started
 from torchx_core.schedulers.slurm.question import Question
+from torchx_core.testing import wait_until
 
 
 @pytest.mark.parametrize(
@@ -17,6 +22,7 @@ from torchx_core.schedulers.slurm.question import Question
         "Batch job submission failed: Insane message length",
         "Batch job submission failed: Socket timed out on send/recv operation",
         "Batch job submission failed: Zero Bytes were transmitted or received",
+        "Batch job submission failed: Protocol authentication error",
     ],
 )
 def test_a_controller_that_is_away_or_restarts(said: str, program: Callable[[str, str], None]) -> None:
@@ -78,3 +84,36 @@ def test_a_command_that_cannot_be_started_has_done_nothing(
     with pytest.raises(CommandFailed, match=r"^s-batch: cannot be started: Permission denied$"):
         call(["s-batch"])
     assert isinstance(Question(["s-batch"], str).answer(), CommandFailed)
+
+
+@pytest.mark.parametrize("reason", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
+def test_a_host_that_is_too_busy_to_start_a_command_is_no_refusal(reason: int) -> None:
+    """A record is taken back, and a job forgotten, only for a reason that will be the same later."""
+    error = not_started("sbatch", OSError(reason, os.strerror(reason)))
+    assert isinstance(error, NoAnswer)
+    assert error.retryable
+
+
+def test_a_question_that_hangs_is_dropped(
+    program: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as one is open no other is asked, and followers would never hear of Slurm again."""
+    monkeypatch.setattr(question, "PATIENCE_S", 0.2)
+    program("squeue", "exec sleep 600")
+    asked = Question(["squeue"], str)
+    assert asked.answer() is None
+    answers: list[object] = []
+    wait_until(lambda: answers.append(asked.answer()) or answers[-1] is not None, 60.0)
+    assert "squeue: no answer from Slurm's controller: nothing within 0.2 s" in str(answers[-1])
+
+
+def test_a_question_needs_no_disk(
+    program: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker may have a read-only file system, and a full one."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    program("squeue", "echo fine")
+    asked = Question(["squeue"], str)
+    answers: list[object] = []
+    wait_until(lambda: answers.append(asked.answer()) or answers[-1] is not None, 60.0)
+    assert answers[-1] == "fine\n"

@@ -215,3 +215,19 @@ def test_one_id_in_two_sessions_is_two_apps(runner: Runner, tmp_path: Path) -> N
         ended = runner.wait(mine)
         assert ended is not None
         assert ended.state is AppState.CANCELLED
+
+
+@pytest.mark.parametrize("roles", [1, 2])
+def test_a_node_without_python_ends_the_app(runner: Runner, tmp_path: Path, roles: int) -> None:
+    """Its task cannot say that it has ended; the other one would wait for it until Slurm's time limit."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ntest "$SLURM_PROCID" = 1 && exit 127\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    app = _app("exec sleep 600", replicas=2 // roles)
+    app.roles = [*app.roles, *(_app("exec sleep 600").roles if roles == 2 else ())]
+    app.roles[-1].name = "last"
+    status = runner.wait(runner.run(app, "slurm", {"python": str(python)}), timeout_s=240)
+    assert status is not None
+    assert status.state is AppState.FAILED
+    assert "a task ended on its node without a word: srun: error: " in status.msg
+    assert "Exited with exit code 127" in status.msg

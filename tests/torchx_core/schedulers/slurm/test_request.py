@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import cast
 
@@ -140,10 +141,12 @@ def test_what_slurm_cannot_do_is_refused(scheduler: SlurmScheduler) -> None:
         _request(scheduler, AppDef("a", [_role()]), replicas_per_node=0)
 
 
-def test_logs_elsewhere_belong_to_one_session(scheduler: SlurmScheduler) -> None:
-    """Equal ids of two sessions do not meet in one ``log_dir``."""
-    replicas = _request(scheduler, AppDef("a", [_role()]), log_dir="/logs").replicas
-    assert [planned.log_dir for planned in replicas] == ["/logs/s/id/w/0"]
+def test_logs_elsewhere_belong_to_one_app(scheduler: SlurmScheduler) -> None:
+    """Neither equal ids of two sessions meet in a ``log_dir``, nor an app and one whose record is gone."""
+    app = AppDef("a", [_role()])
+    places = [_request(scheduler, app, log_dir="/logs").replicas[0].log_dir for _ in range(2)]
+    assert places[0] != places[1]
+    assert all(re.fullmatch(r"/logs/s/id\.[0-9a-f]{16}/w/0", place) for place in places)
 
 
 def test_it_is_found_by_its_name(tmp_path: Path) -> None:

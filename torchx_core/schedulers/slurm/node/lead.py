@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
-from typing import Any
+from typing import Any, Callable, Iterator  # noqa: UP035  (Python 3.7)
 
-from torchx_core.schedulers.slurm.node.files import done_name, read_json, this_run, write_once
+from torchx_core.schedulers.slurm.node.files import done_name, read_json, refresh, this_run, write_once
 from torchx_core.schedulers.slurm.node.signals import outlive_signals
 
 NOT_LAUNCHED = b"Application launch failed"
 LAUNCHES = 3
+NOTE_S = 10.0
+"""How long a task's note that it has ended may take to be seen on this node."""
+NOTE_LOOK_S = 0.5
+DEATH = re.compile(rb"^srun: error: \S+: tasks? (\d+(?:[-,]\d+)*): ")
 
 
 def lead(directory: str) -> int:
@@ -37,7 +43,7 @@ def lead(directory: str) -> int:
     for number in range(this_run() + 1):  # earlier ones as well: a node may be lost before we begin there
         write_once(os.path.join(directory, f"run.{number}.json"), run)
     os.environ[plan["rank0_env"]] = first_address(nodes)
-    code, launched = launch(srun(plan, directory))
+    code, launched = launch(srun(plan, directory), lambda line: mind_deaths(line, plan, directory))
     if not launched and this_run() < LAUNCHES and not os.path.exists(os.path.join(directory, "stop.json")):
         subprocess.call(["scontrol", "requeue", job_id])  # refused where the job is not to be requeued
     return code
@@ -54,8 +60,10 @@ def has_succeeded(directory: str) -> bool:
     return os.path.exists(os.path.join(directory, done_name(begun - 1)))
 
 
-def launch(command: list[str]) -> tuple[int, bool]:
+def launch(command: list[str], mind: Callable[[bytes], None]) -> tuple[int, bool]:
     """Run srun; return its exit code, and whether it got as far as to start all tasks.
+
+    What it says of the end of tasks is shown to `mind`, in a thread of its own: srun must not wait for us.
 
     It does not when a node was lost so recently that Slurm does not know. Then the job ends as if it had
     failed by itself, and Slurm would not start it again.
@@ -66,7 +74,58 @@ def launch(command: list[str]) -> tuple[int, bool]:
             launched = launched and NOT_LAUNCHED not in line
             sys.stderr.buffer.write(line)
             sys.stderr.buffer.flush()
+            if DEATH.search(line):
+                threading.Thread(target=mind, args=(line,), daemon=True).start()
     return process.wait(), launched
+
+
+def mind_deaths(line: bytes, plan: dict[str, Any], directory: str) -> None:
+    """End the app if srun says that a task has ended which could not say so itself.
+
+    A task leaves a note when it ends. It cannot on a node without Python or without the shared directory, nor
+    when its guard is killed with it; the other replicas would wait for it until Slurm's time limit.
+
+    Of an app of several roles srun counts the tasks of each by itself, and does not say which it means: then
+    it must be that no task of that number has left a note.
+    """
+    found = DEATH.search(line)
+    if found is None:
+        return
+    run, said = this_run(), line.decode("utf-8", "replace").strip()
+    for number in _numbers(found[1].decode()):
+        meant = _replicas(number, plan)
+        notes = [os.path.join(directory, f"left/{run}.{index}") for index in meant]
+        until = time.monotonic() + NOTE_S
+        while not any(map(os.path.exists, notes)):
+            if os.path.exists(os.path.join(directory, f"run.{run + 1}.json")):
+                return  # Slurm has started the job again: what has ended is a task of the run before
+            if time.monotonic() >= until:
+                msg = f"a task ended on its node without a word: {said}"
+                index = meant[0] if len(meant) == 1 else -1
+                stop = {"outcome": "FAILED", "msg": msg, "grace_s": None, "time": time.time(), "index": index}
+                write_once(os.path.join(directory, "stop.json"), stop)
+                return
+            time.sleep(NOTE_LOOK_S)  # noqa: TID251  (nothing tells of files on a shared file system)
+            refresh(directory)
+            refresh(os.path.join(directory, "left"))
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """Yield the numbers that srun means by `0,2-4`."""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _replicas(number: int, plan: dict[str, Any]) -> list[int]:
+    """Return the indices of the replicas that may be the task of that number."""
+    first = 0
+    meant: list[int] = []
+    for role in plan["roles"]:
+        if number < role["replicas"]:
+            meant.append(first + number)
+        first += role["replicas"]
+    return meant
 
 
 def srun(plan: dict[str, Any], directory: str) -> list[str]:

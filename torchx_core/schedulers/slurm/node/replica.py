@@ -44,6 +44,7 @@ class Replica:
         self._began: float = time.monotonic() - self._ran_before()
         self._signalled: bool = False
         self._alone_since: float | None = None
+        self._unwritten: dict[str, Any] | None = None
 
     def path(self, name: str) -> str:
         """Return the path of one of the app's files."""
@@ -69,8 +70,7 @@ class Replica:
         stop = read_json(self.path("stop.json"))
         why = self._overdue() or self._left_alone() if stop is None else ""
         if why:
-            self.end_app("CANCELLED", why, -1)
-            stop = read_json(self.path("stop.json"))
+            stop = self.end_app("CANCELLED", why, -1)
         return stop
 
     def note_signal(self) -> None:
@@ -79,10 +79,18 @@ class Replica:
         with suppress(OSError):
             write_once(self.path(f"told.{self.run}.json"), {"index": self.index}, patient=False)
 
-    def end_app(self, outcome: str, msg: str, index: int) -> None:
-        """Write down why the app ends; the first reason counts."""
+    def end_app(self, outcome: str, msg: str, index: int) -> dict[str, Any]:
+        """Write down why the app ends, and return that; the first reason counts.
+
+        A program that may run no longer is ended also while the disk is full, whose room nobody may make:
+        each replica finds out by itself then, and writes that down before it leaves.
+        """
         stop = {"outcome": outcome, "msg": msg, "grace_s": None, "time": time.time(), "index": index}
-        write_once(self.path("stop.json"), stop)
+        try:
+            write_once(self.path("stop.json"), stop, patient=False)
+        except OSError:
+            self._unwritten = stop
+        return read_json(self.path("stop.json")) or stop
 
     def note_death(self, code: int) -> None:
         """Write down that the process that ran this replica has died, and its program with it."""
@@ -134,6 +142,8 @@ class Replica:
 
     def leave(self) -> None:
         """Say that nothing more comes from this task."""
+        if self._unwritten is not None:
+            write_once(self.path("stop.json"), self._unwritten)
         os.makedirs(self.path("left"), exist_ok=True)
         write_once(self.path(f"left/{self.run}.{self.index}"), {"time": time.time()}, sync=False)
 

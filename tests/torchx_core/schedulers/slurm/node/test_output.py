@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,28 @@ def test_an_app_on_a_full_disk_can_be_cancelled(nodes: Nodes, small_disk: Disk) 
     program = next(p for p in below(task.pid) if p.name() == "sh")
     assert task.wait(PATIENCE_S) != 0
     assert not program.is_running()
+
+
+@pytest.mark.parametrize("limit", ["timeout_s", "lease_s"])
+def test_a_full_disk_keeps_no_app_running(nodes: Nodes, limit: str) -> None:
+    """Its limits hold though there is no room to write down why it ends; that follows when there is."""
+    nodes.app_dir.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(nodes.app_dir)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs to mount a file system")
+    try:
+        nodes.prepare("trap '' TERM; while :; do sleep 0.1; done", cfg={limit: 2, "grace_s": 0.5})
+        task = nodes.start(0)
+        wait_until(lambda: any(p.name() == "sh" for p in below(task.pid)), PATIENCE_S)
+        program = next(p for p in below(task.pid) if p.name() == "sh")
+        filler = nodes.app_dir / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        wait_until(lambda: not program.is_running() or program.status() == "zombie", PATIENCE_S)
+        assert nodes.read("stop.json") is None
+        filler.unlink()
+        task.wait(PATIENCE_S)
+        assert nodes.read("stop.json")["outcome"] == "CANCELLED"
+    finally:
+        subprocess.run(["umount", "--lazy", str(nodes.app_dir)], check=True)
