@@ -33,8 +33,12 @@ def runner(frail_engine: DockerEngine) -> Iterator[Runner]:
 
 
 def submit(runner: Runner, lines: int = LINES) -> str:
-    """Submit a program that prints fifty lines a second."""
-    role = Role("worker", PYTHON_IMAGE, entrypoint="python3", args=["-c", PROGRAM.format(lines)])
+    """Submit a program that prints fifty lines a second, each in one write.
+
+    An unbuffered Python writes a line's end by itself; an engine that ends loses a line that has none yet.
+    """
+    args, env = ["-c", PROGRAM.format(lines)], {"PYTHONUNBUFFERED": ""}
+    role = Role("worker", PYTHON_IMAGE, entrypoint="python3", args=args, env=env)
     return runner.run(AppDef("app", [role]), "local_docker", {"grace_s": 1})
 
 
