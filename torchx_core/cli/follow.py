@@ -16,7 +16,7 @@ from torchx_core.cli.quantities import format_duration
 from torchx_core.cli.styles import BAD, BOLD, STATE_STYLES
 from torchx_core.cli.views import PlainView, View
 from torchx_core.errors import UnknownAppException, WaitTimeoutError
-from torchx_core.schedulers import Batch, StateChanged
+from torchx_core.schedulers import Batch
 from torchx_core.specs import AppHandle, parse_app_handle
 
 __all__ = ["ending_line", "exit_code", "follow_app", "human_view", "outlives_us", "tell_failure", "tell_left"]
@@ -47,7 +47,7 @@ def follow_app(
     try:
         for batch in runner.follow(app_handle, logs=view.wants_lines, tick_s=_TICK_S):
             _show(view, batch, interrupts, output)
-            status = _final_status(batch)
+            status = batch.final_status
             if status is not None:
                 return status
             phase, before = interrupts.look(), phase
@@ -75,11 +75,6 @@ def _show(view: View, batch: Batch, interrupts: Interrupts, output: Output) -> N
         if interrupts.look() is Phase.FOLLOWING:
             raise
         output.silence()
-
-
-def _final_status(batch: Batch) -> AppStatus | None:
-    last = batch.events[-1] if batch.events else None
-    return last.status if isinstance(last, StateChanged) else None
 
 
 def _react(runner: Runner, app_handle: AppHandle, view: View, phase: Phase) -> None:

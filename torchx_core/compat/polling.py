@@ -86,8 +86,7 @@ class Poller:
 
     def _wanted(self, known: Known) -> list[ReplicaStatus]:
         """Return the replicas that the reader wants; none of an app that never ran."""
-        roles = self._options.roles
-        wanted = [role for role in known.status.roles if roles is None or role.role in roles]
+        wanted = [role for role in known.status.roles if self._options.wants_role(role.role)]
         return [] if known.running_at is None else [replica for role in wanted for replica in role.replicas]
 
     def _of_replica(self, known: Known, replica: ReplicaStatus, place: Place) -> list[AppEvent]:

@@ -35,7 +35,6 @@ from torchx_core.schedulers import (
     Stream,
     Verdict,
 )
-from torchx_core.schedulers.ids import make_unique
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, is_terminal, runopts
 
 __all__ = ["BridgeScheduler"]
@@ -67,11 +66,10 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
         self._backend.check(app)
 
     def _submit_dryrun(
-        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None
+        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
     ) -> AppDryRunInfo[BridgeRequest]:
-        chosen = make_unique(app.name) if app_id is None else app_id
-        native = self._backend.render(with_app_id(app, chosen), cfg)
-        return AppDryRunInfo(BridgeRequest(chosen, app, cfg, native), str)
+        native = self._backend.render(with_app_id(app, app_id), cfg)
+        return AppDryRunInfo(BridgeRequest(app_id, app, cfg, native), str)
 
     def schedule(self, dryrun_info: AppDryRunInfo[BridgeRequest]) -> str:
         """Submit, or attach to the app that an equal request created."""
@@ -216,6 +214,3 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
         if record is None:
             raise UnknownAppException(self._handle(app_id))
         return record
-
-    def _handle(self, app_id: str) -> str:
-        return f"{self.backend}://{self.session_name}/{app_id}"

@@ -32,7 +32,6 @@ from torchx_core.schedulers import (
     FollowOptions,
     ListAppResponse,
     Scheduler,
-    StateChanged,
     Stream,
 )
 from torchx_core.specs import (
@@ -261,9 +260,8 @@ class Runner(RunsComponents, BuildsWorkspaces):
         try:
             feed = backend.feed(app_id, None, FollowOptions(logs=False))
             for batch in drive(feed, deadline=deadline):
-                for event in batch.events:
-                    if isinstance(event, StateChanged) and event.status is not None:
-                        return event.status
+                if batch.final_status is not None:
+                    return batch.final_status
         except UnknownAppException:
             return None
         state = self.status(app_handle)

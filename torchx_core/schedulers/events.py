@@ -158,6 +158,12 @@ class Batch:
     answered: bool = True
     """Whether the scheduler says that there is no more just now; false for a tick while it is still asked."""
 
+    @property
+    def final_status(self) -> AppStatus | None:
+        """The app's full status, when the batch has the terminal event; that is its last."""
+        last = self.events[-1] if self.events else None
+        return last.status if isinstance(last, StateChanged) else None
+
     def lines(self) -> Iterator[LogLine]:
         """Yield the log lines of the batch one at a time."""
         for event in self.events:

@@ -241,6 +241,3 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
     def _app_dir(self, app_id: str) -> str:
         return os.path.join(self._session_dir, file_name(app_id))
-
-    def _handle(self, app_id: str) -> str:
-        return f"{self.backend}://{self.session_name}/{app_id}"

@@ -85,6 +85,10 @@ class FollowOptions:
     batch_bytes: int = 1 << 20
     """About how much log text one batch may hold: smaller for those who show it slowly."""
 
+    def wants_role(self, role: str) -> bool:
+        """Return whether the role is one of `roles`."""
+        return self.roles is None or role in self.roles
+
 
 @dataclass
 class DescribeAppResponse:

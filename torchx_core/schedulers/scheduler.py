@@ -12,6 +12,7 @@ from typing import ClassVar, Generic, TypeVar, cast
 
 from torchx_core.errors import AppNotTerminalError, InvalidAppError, InvalidRunConfigException, TorchXError
 from torchx_core.schedulers.events import Batch
+from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.pruning import surplus
 from torchx_core.schedulers.responses import (
     CancelOutcome,
@@ -121,7 +122,7 @@ class Scheduler(ABC, Generic[T]):
                 )
         self._validate(app)
         builds = self._pin_workspaces(app, resolved)
-        info = self._submit_dryrun(app, resolved, app_id)
+        info = self._submit_dryrun(app, resolved, make_unique(app.name) if app_id is None else app_id)
         for role in app.roles:
             info = self._preprocessed(role, info)
         info.app = app
@@ -155,7 +156,7 @@ class Scheduler(ABC, Generic[T]):
             raise InvalidAppError(f"roles[{role.name!r}].{err.path}", err.problem) from err
 
     @abstractmethod
-    def _submit_dryrun(self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None) -> AppDryRunInfo[T]:
+    def _submit_dryrun(self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str) -> AppDryRunInfo[T]:
         """Render the request; a pure function of its arguments and of this host."""
 
     def _validate(self, app: AppDef) -> None:
@@ -313,6 +314,9 @@ class Scheduler(ABC, Generic[T]):
         Returns:
             Whether the token owns the app now; true as well when it did before.
         """
+
+    def _handle(self, app_id: str) -> str:
+        return f"{self.backend}://{self.session_name}/{app_id}"
 
 
 def _can_be_passed(text: str) -> bool:

@@ -45,7 +45,7 @@ from torchx_core.errors import (
 )
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner
-from torchx_core.schedulers import Batch, StateChanged
+from torchx_core.schedulers import Batch
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, make_app_handle, parse_app_handle
 
 __all__ = ["GIVE_UP_FIRST_S", "Attachment"]
@@ -251,11 +251,9 @@ class Attachment:
             if monotonic() >= self._ask_at:
                 check_owner(self._runner, self.handle, self._try)
                 self._ask_at = monotonic() + ASK_EVERY_S
-            status = None
+            status = batch.final_status
             for event in batch.events:
                 self._log.write(event)
-                if isinstance(event, StateChanged) and event.status is not None:
-                    status = event.status
             self._log.tick()
             ended = status.state.name if status else ""
             self._record = replace(self.record, cursor=batch.cursor, ended=ended)

@@ -16,7 +16,7 @@ from airflow_torchx._deferral import Deferral, Fired
 from torchx_core.errors import InvalidCursorError, SchedulerError, TorchXError, UnknownAppException
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner
-from torchx_core.schedulers import AppEvent, Batch, LogLines, StateChanged
+from torchx_core.schedulers import AppEvent, Batch, LogLines
 from torchx_core.schedulers.secrets import MASK
 
 __all__ = ["PIECE_LINES", "Pace", "Paces", "Watch", "as_scheduler_error"]
@@ -158,7 +158,7 @@ class Watch:
                 await self._hold_back()
                 await self._show_all(batch)
                 self._log.tick()
-                if _is_last(batch):
+                if batch.final_status is not None:
                     self._has_ended = True
                     self.drained = not self._quiet
                     return
@@ -268,10 +268,6 @@ def _pieces(batch: Batch) -> Iterator[AppEvent]:
 def _longest_line(batch: Batch) -> int:
     runs = (event for event in batch.events if isinstance(event, LogLines))
     return max((len(line) for run in runs for line in run.lines), default=0)
-
-
-def _is_last(batch: Batch) -> bool:
-    return any(isinstance(event, StateChanged) and event.status is not None for event in batch.events)
 
 
 def as_scheduler_error(error: SchedulerError | OSError) -> SchedulerError:

@@ -188,8 +188,7 @@ class DockerFeed(EventFeed):
     # --- logs
 
     def _wanted(self, view: AppView) -> Iterator[ReplicaView]:
-        roles = self._options.roles
-        return (r for r in view.replicas if roles is None or r.planned.role in roles)
+        return (r for r in view.replicas if self._options.wants_role(r.planned.role))
 
     def _has_log(self, view: AppView, replica: ReplicaView) -> bool:
         begun = attempts_begun(view, replica) > 0 or replica.planned.index in self._logs

@@ -40,7 +40,6 @@ from torchx_core.schedulers.docker.submit import submit
 from torchx_core.schedulers.docker.view import Phase, status, view_of
 from torchx_core.schedulers.docker.volume_state import VolumeState
 from torchx_core.schedulers.docker.workspace import build_workspace, prune_workspaces, workspace_image
-from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, Role, is_terminal, runopts
 
@@ -107,10 +106,9 @@ class DockerScheduler(Scheduler[DockerRequest]):
         return build_workspace(self._connected(), role, cfg)
 
     def _submit_dryrun(
-        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None
+        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
     ) -> AppDryRunInfo[DockerRequest]:
-        chosen = make_unique(app.name) if app_id is None else app_id
-        return AppDryRunInfo(render(app, cfg, app_id=chosen, session=self.session_name), str)
+        return AppDryRunInfo(render(app, cfg, app_id=app_id, session=self.session_name), str)
 
     def schedule(self, dryrun_info: AppDryRunInfo[DockerRequest]) -> str:
         """Create the app, or attach to the one that an equal request created."""
@@ -231,9 +229,6 @@ class DockerScheduler(Scheduler[DockerRequest]):
             if self._engine is None:
                 self._engine = _connect(self._docker_host)
             return self._engine
-
-    def _handle(self, app_id: str) -> str:
-        return f"{self.backend}://{self.session_name}/{app_id}"
 
 
 def _connect(docker_host: str | None) -> Engine:

@@ -188,7 +188,7 @@ class LocalFeed(RecordFeed[AppRecord]):
         return [
             LogsLost(role=r.role, replica=r.replica_id, attempt=n, size_bytes=None, reason=reason, time=at)
             for r, n in ((state.replicas[index], number) for index, number in unclosed)
-            if self._options.roles is None or r.role in self._options.roles
+            if self._options.wants_role(r.role)
         ]
 
     def _wait(self, timeout_s: float | None) -> None:

@@ -65,10 +65,7 @@ class TimelineReader:
                 yield self._lost(entry, "disk full")
 
     def _wants(self, replica: int) -> bool:
-        return self._wants_role(self._plan[replica].role)
-
-    def _wants_role(self, role: str) -> bool:
-        return self._options.roles is None or role in self._options.roles
+        return self._options.wants_role(self._plan[replica].role)
 
     def _wants_text(self, entry: Entry) -> bool:
         return entry.kind in self._kinds and self._wants(entry.replica)
@@ -101,7 +98,7 @@ class TimelineReader:
         if not machine.fits(before, event):
             return
         for change in changes(event, self._state):
-            if isinstance(change, StateChanged) or self._wants_role(change.role):
+            if isinstance(change, StateChanged) or self._options.wants_role(change.role):
                 yield change
 
     def _events_before(self, offset: int) -> Iterator[machine.Event]:

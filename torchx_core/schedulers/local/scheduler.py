@@ -23,7 +23,6 @@ from torchx_core.schedulers import (
     FollowOptions,
 )
 from torchx_core.schedulers.difference import request_differences
-from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.local import launch, view
 from torchx_core.schedulers.local.cancelling import ask_to_end
 from torchx_core.schedulers.local.feed import LocalFeed
@@ -116,14 +115,13 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
                 )
 
     def _submit_dryrun(
-        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None
+        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
     ) -> AppDryRunInfo[LocalRequest]:
-        chosen = make_unique(app.name) if app_id is None else app_id
-        app_dir = self._app_dir(chosen)
+        app_dir = self._app_dir(app_id)
         request = render(
             app,
             cfg,
-            app_id=chosen,
+            app_id=app_id,
             app_dir=app_dir,
             session=self.session_name,
             images=self._images_for(app_dir),

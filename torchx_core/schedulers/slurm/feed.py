@@ -55,9 +55,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         self._options = options
         self._queue = queue
         self._wanted = [
-            (i, planned)
-            for i, planned in enumerate(record.replicas)
-            if options.roles is None or planned.role in options.roles
+            (i, planned) for i, planned in enumerate(record.replicas) if options.wants_role(planned.role)
         ]
         self._began = time.monotonic()
         self._quiet_s = _SHORTEST_S

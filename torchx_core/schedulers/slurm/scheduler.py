@@ -17,7 +17,6 @@ from torchx_core.schedulers import (
     FollowOptions,
     ListAppResponse,
 )
-from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.recorded import RecordedScheduler
@@ -77,14 +76,13 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         check_app(app)
 
     def _submit_dryrun(
-        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None
+        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
     ) -> AppDryRunInfo[SlurmRequest]:
-        chosen = make_unique(app.name) if app_id is None else app_id
         request = render(
             app,
             cfg,
-            app_id=chosen,
-            app_dir=self._app_dir(chosen),
+            app_id=app_id,
+            app_dir=self._app_dir(app_id),
             session=self.session_name,
             cwd=os.getcwd(),
             absolute=_absolute,

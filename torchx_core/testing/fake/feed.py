@@ -63,11 +63,10 @@ class FakeFeed(EventFeed):
     def _wants(self, event: AppEvent) -> bool:
         if isinstance(event, StateChanged):
             return True
-        roles, streams = self._options.roles, self._options.streams
-        if roles is not None and event.role not in roles:
+        if not self._options.wants_role(event.role):
             return False
         if isinstance(event, LogLines):
-            return self._options.logs and streams in (Stream.COMBINED, event.stream)
+            return self._options.logs and self._options.streams in (Stream.COMBINED, event.stream)
         return True
 
     def wait(self, timeout_s: float | None) -> None:

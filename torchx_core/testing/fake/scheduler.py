@@ -16,7 +16,6 @@ from torchx_core.schedulers import (
     Scheduler,
 )
 from torchx_core.schedulers.difference import request_differences
-from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.local import CWDImageProvider, LocalRequest, LocalScheduler
 from torchx_core.schedulers.local.options import local_run_opts
 from torchx_core.schedulers.local.record import AppRecord, comparable_request, encode_record
@@ -53,12 +52,12 @@ class FakeScheduler(Scheduler[LocalRequest]):
         return local_run_opts()
 
     def _submit_dryrun(
-        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None
+        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
     ) -> AppDryRunInfo[LocalRequest]:
         request = render(
             app,
             cfg,
-            app_id=make_unique(app.name) if app_id is None else app_id,
+            app_id=app_id,
             app_dir="",
             session=self.session_name,
             images=CWDImageProvider(),
@@ -170,6 +169,3 @@ class FakeScheduler(Scheduler[LocalRequest]):
 
     def _key(self, app_id: str) -> tuple[str, str]:
         return self.session_name, app_id
-
-    def _handle(self, app_id: str) -> str:
-        return f"{self.backend}://{self.session_name}/{app_id}"

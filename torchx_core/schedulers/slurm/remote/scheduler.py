@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import ClassVar, cast
 
 from torchx_core.errors import SchedulerError, SubmitFailedError, SubmitOutcomeUnknownError
-from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.responses import (
     CancelOutcome,
@@ -86,10 +85,9 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
         check_app(app)
 
     def _submit_dryrun(
-        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str | None
+        self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
     ) -> AppDryRunInfo[SlurmRequest]:
-        chosen = make_unique(app.name) if app_id is None else app_id
-        request = render_there(app, cfg, app_id=chosen, session=self.session_name, state_dir=self._state_dir)
+        request = render_there(app, cfg, app_id=app_id, session=self.session_name, state_dir=self._state_dir)
         return AppDryRunInfo(request, str)
 
     def schedule(self, dryrun_info: AppDryRunInfo[SlurmRequest]) -> str:
