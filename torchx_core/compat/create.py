@@ -7,11 +7,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
-from torchx_core.compat import _torchx
+from torchx_core.compat import PREFIX, _torchx
 from torchx_core.compat.backend import Backend
 from torchx_core.compat.disk import DiskStore
 from torchx_core.compat.memory import MemoryStore
-from torchx_core.compat.names import PREFIX
 from torchx_core.compat.processes import LOCAL_CLASS, ProcessBackend
 from torchx_core.compat.records import Store
 from torchx_core.compat.remote import RemoteBackend

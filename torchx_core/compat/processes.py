@@ -25,6 +25,7 @@ from torchx_core.compat import _torchx
 from torchx_core.compat.backend import Backend, Lines, LogsUnavailableError, ReplicaKey, Sight
 from torchx_core.errors import InvalidAppError, SubmitFailedError
 from torchx_core.schedulers.events import StreamName
+from torchx_core.schedulers.removing import tree_size
 from torchx_core.specs import NONE, AppDef, AppState, CfgVal, ReplicaStatus
 from torchx_core.supervisor.reading import MAX_ERROR_FILE_BYTES, DamagedFile, read_bytes, read_part
 from torchx_core.supervisor.signals import signal_name
@@ -197,8 +198,7 @@ class ProcessBackend(Backend):
     def size_bytes(self, native_id: str) -> int:
         """Return the size of the logs."""
         app = self._apps.get(native_id)
-        files = Path(app.log_dir).rglob("*") if app else ()
-        return sum(file.stat().st_size for file in files if file.is_file())
+        return tree_size(app.log_dir) if app else 0
 
     def _end_all(self) -> None:
         """End what is left when this process ends, as TorchX does; a fork of it has nothing to end."""

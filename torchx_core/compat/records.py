@@ -34,6 +34,12 @@ class Record(ABC):
         """What was submitted: ``incarnation``, ``created_at``, ``name``, ``app``, ``cfg``."""
         return self.get("asked") or {}
 
+    @property
+    def owner(self) -> str | None:
+        """The owner's token, or None; whoever changes or relies on it holds the lock of that name."""
+        told = self.get("owner")
+        return None if told is None else text(told, "token")
+
     def damage(self, problem: str) -> CorruptRecordError:
         """Return the error for a record that cannot be used."""
         return CorruptRecordError(f"of app {self.app_id}", problem)

@@ -10,7 +10,6 @@ from string import Template
 from typing import cast
 
 from torchx_core.compat import _torchx
-from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.secrets import MASK, secret_parts
 from torchx_core.specs import AppDef, BindMount, CfgVal
 from torchx_core.specs.mounts import Mount
@@ -35,10 +34,6 @@ class BridgeRequest:
     app: AppDef
     cfg: Mapping[str, CfgVal]
     native: _torchx.NativeDryRun
-
-    def asked(self) -> dict[str, object]:
-        """Return what makes two requests equal."""
-        return {"app": self.app.to_dict(), "cfg": dict(self.cfg), **REQUEST_FORMAT}
 
     def __str__(self) -> str:
         """Return TorchX's own rendering; values of variables that look secret are masked."""

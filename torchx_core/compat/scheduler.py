@@ -5,9 +5,9 @@ from __future__ import annotations
 import builtins
 import time
 from collections.abc import Mapping
-from math import isfinite
+from contextlib import nullcontext
 
-from torchx_core.compat import _torchx, ownership
+from torchx_core.compat import _torchx
 from torchx_core.compat.backend import Backend
 from torchx_core.compat.cursor import Place, decode
 from torchx_core.compat.feed import BridgeFeed
@@ -35,6 +35,7 @@ from torchx_core.schedulers import (
     Stream,
     Verdict,
 )
+from torchx_core.schedulers.option_values import check_grace
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, is_terminal, runopts
 
 __all__ = ["BridgeScheduler"]
@@ -135,13 +136,12 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
             InvalidInputError: The grace period is no length of time.
             SchedulerError: The backend cannot be asked; call again.
         """
-        if grace_s is not None and not (isfinite(grace_s) and grace_s >= 0):
-            raise InvalidInputError(f"grace_s must be a number of seconds, 0 or more: {grace_s}")
+        check_grace(grace_s)
         record = self._store.find(app_id)
         if record is None:
             return CancelOutcome.UNKNOWN_APP
-        with ownership.owned_by(record, if_owner) as owned:
-            if not owned:
+        with nullcontext() if if_owner is None else record.locked("owner"):
+            if if_owner is not None and record.owner != if_owner:
                 return CancelOutcome.NOT_OWNER
             return self._cancel(record, grace_s, reason)
 
@@ -203,11 +203,17 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
 
     def owner(self, app_id: str) -> str | None:
         """Return the owner's token."""
-        return ownership.owner_of(self._known(app_id))
+        return self._known(app_id).owner
 
     def take_over(self, app_id: str, token: str, *, expected: str | None = None, force: bool = False) -> bool:
         """Change the owner by compare-and-set."""
-        return ownership.take_over(self._known(app_id), token, expected, force=force)
+        record = self._known(app_id)
+        with record.locked("owner") as is_there:
+            if not is_there:
+                raise UnknownAppException(self._handle(app_id))
+            if force or record.owner == expected:
+                record.replace("owner", {"token": token})
+            return record.owner == token
 
     def _known(self, app_id: str) -> Record:
         record = self._store.find(app_id)

@@ -20,8 +20,7 @@ from torchx_core.errors import (
     SubmitFailedError,
     SubmitOutcomeUnknownError,
 )
-from torchx_core.schedulers.difference import request_differences
-from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
+from torchx_core.schedulers.difference import comparable_request, request_differences
 from torchx_core.specs import runopts
 
 __all__ = ["is_lost", "submit_once"]
@@ -54,7 +53,7 @@ def is_lost(record: Record) -> bool:
 
 def _first_fact(request: BridgeRequest) -> dict[str, object]:
     return {
-        **request.asked(),
+        **comparable_request(request.app, request.cfg),
         "incarnation": os.urandom(8).hex(),
         "name": request.app.name,
         "created_at": time.time(),
@@ -62,8 +61,9 @@ def _first_fact(request: BridgeRequest) -> dict[str, object]:
 
 
 def _refuse_other(record: Record, request: BridgeRequest, opts: runopts) -> None:
-    stored = {key: record.asked[key] for key in ("app", "cfg", *REQUEST_FORMAT) if key in record.asked}
-    difference = request_differences(stored, request.asked(), opts)
+    asked = comparable_request(request.app, request.cfg)
+    stored = {key: value for key, value in record.asked.items() if key in asked}
+    difference = request_differences(stored, asked, opts)
     if difference:
         raise AppIdConflictError(request.app_id, difference)
 

@@ -7,15 +7,20 @@ from typing import Final, cast
 
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT, in_present_words
 from torchx_core.schedulers.secrets import MASK, looks_secret, mask_value
-from torchx_core.specs import CfgVal, runopts
+from torchx_core.specs import AppDef, CfgVal, runopts
 
-__all__ = ["PARENT_RUN_ID", "differences", "request_differences"]
+__all__ = ["PARENT_RUN_ID", "comparable_request", "differences", "request_differences"]
 
 PARENT_RUN_ID: Final = "TORCHX_PARENT_RUN_ID"
 """Says on whose behalf an app was submitted; no part of what was asked for."""
 
 _MOST = 10
 _ABSENT = object()
+
+
+def comparable_request(app: AppDef, cfg: Mapping[str, CfgVal]) -> dict[str, object]:
+    """Return what makes two submits the same request."""
+    return {"app": app.to_dict(), "cfg": dict(cfg), **REQUEST_FORMAT}
 
 
 def request_differences(

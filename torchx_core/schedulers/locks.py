@@ -12,28 +12,28 @@ from torchx_core.errors import CorruptRecordError
 from torchx_core.supervisor.reading import DamagedFile, open_regular
 from torchx_core.supervisor.records import create
 
-__all__ = ["is_locked", "locked", "locked_session", "open_lock", "release"]
+__all__ = ["is_locked", "locked", "locked_session", "release"]
 
 _SESSION_LOCK = ".lock"
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextmanager
-def locked(path: str) -> Generator[None]:
-    """Hold an exclusive lock for a moment; waits for whoever has it.
+def locked(path: str) -> Generator[int]:
+    """Hold an exclusive lock for a moment, and yield its descriptor; waits for whoever has it.
 
     Raises:
         DamagedFile: Something else lies in its place.
     """
-    fd = open_lock(path)
+    fd = _open_lock(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
+        yield fd
     finally:
         release(fd)
 
 
-def open_lock(path: str) -> int:
+def _open_lock(path: str) -> int:
     """Return a descriptor of the lock's file, which is created where there is none.
 
     Raises:

@@ -65,32 +65,45 @@ def state_root(state_dir: str | None) -> str:
     return os.path.abspath(state_dir) if state_dir else default_state_dir()
 
 
-def check_owner(directory: str) -> None:
-    """Refuse a state directory in which somebody else decides what our records say, and what we run.
+def check_owner(session_dir: str) -> None:
+    """Refuse to write or delete where somebody else decides what our records say, and what we run or remove.
 
-    It is for whoever writes something new there, or deletes; what exists already may be read and ended.
-
-    Raises:
-        InvalidConfigError: It is somebody else's, anybody may write to it, or we may not look into it.
-        RecordUnavailableError: Nobody can tell just now.
-    """
-    found = check_readable(directory)
-    if found is None or os.environ.get(TRUST, "").lower() in _YES:
-        return
-    mine = os.geteuid()
-    if found.st_uid not in (mine, 0):
-        raise _unusable(directory, f"belongs to user {found.st_uid}, and this is user {mine}")
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise _unusable(directory, f"can be changed by anybody (mode {stat.S_IMODE(found.st_mode):o})")
-
-
-def check_readable(directory: str) -> os.stat_result | None:
-    """Return what the system says of the directory, or None if there is none.
+    That is in a session's directory and in those around it. What exists there may be read, and ended.
 
     Raises:
-        InvalidConfigError: We may not look into it.
+        InvalidConfigError: One is somebody else's, anybody may write to it, or we may not look into it.
         RecordUnavailableError: Nobody can tell just now.
     """
+    is_trusted, mine = os.environ.get(TRUST, "").lower() in _YES, os.geteuid()
+    for directory in _places(session_dir):
+        found = _look_at(directory)
+        if found is None or is_trusted:
+            continue
+        if found.st_uid not in (mine, 0):
+            raise _unusable(directory, f"belongs to user {found.st_uid}, and this is user {mine}")
+        if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+            raise _unusable(directory, f"can be changed by anybody (mode {stat.S_IMODE(found.st_mode):o})")
+
+
+def check_readable(session_dir: str) -> None:
+    """See that records can be read, whoever else may write there: a cancel must never be refused.
+
+    Raises:
+        InvalidConfigError: This user may not look into the session's directory, or one around it.
+        RecordUnavailableError: Nobody can tell just now.
+    """
+    for directory in _places(session_dir):
+        _look_at(directory)
+
+
+def _places(session_dir: str) -> tuple[str, str, str]:
+    """Return the state directory, a scheduler's in it, and a session's in that."""
+    of_scheduler = os.path.dirname(session_dir)
+    return os.path.dirname(of_scheduler), of_scheduler, session_dir
+
+
+def _look_at(directory: str) -> os.stat_result | None:
+    """Return what the system says of the directory, or None if there is none."""
     try:
         found = os.stat(directory)
     except (FileNotFoundError, NotADirectoryError):

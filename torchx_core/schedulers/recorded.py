@@ -24,7 +24,7 @@ from torchx_core.schedulers.paths import check_owner, check_readable, file_name,
 from torchx_core.schedulers.removing import move_aside, remove_debris, remove_tree, tree_size
 from torchx_core.schedulers.responses import Finding, ListAppResponse, Verdict
 from torchx_core.schedulers.scheduler import Scheduler
-from torchx_core.schedulers.stored import StoredApp, is_debris, names_in, naming_damage
+from torchx_core.schedulers.stored import StoredApp, clear_debris, is_debris, names_in, naming_damage
 from torchx_core.specs import AppState, is_terminal
 
 __all__ = ["RecordedScheduler"]
@@ -79,7 +79,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first; one whose record cannot be read is UNKNOWN."""
-        self._check_readable()
+        check_readable(self._session_dir)
         rows = [row for name in names_in(self._session_dir) if (row := self._row(name))]
         return sorted(rows, key=lambda row: (row.submitted_at or 0.0, row.app_id))
 
@@ -120,7 +120,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             AppNotTerminalError: The app is not terminal.
             StoredStateError: The app's record cannot be used, and it may still run.
         """
-        self._check_place()
+        check_owner(self._session_dir)
         with naming_damage(self._app_dir(app_id)), suppress(FileNotFoundError):
             with locked_session(self._session_dir):
                 aside = [move_aside(path) for path in self._doomed(app_id, force=force)]
@@ -157,18 +157,14 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             SubmitFailedError: An app whose record was deleted by hand still runs there.
             InvalidConfigError: There is none, and the state directory is not this user's alone.
         """
-        self._check_readable()
+        check_readable(self._session_dir)
         while is_debris(app_dir):
-            self._check_place()
+            check_owner(self._session_dir)
             self._end_orphans(app_dir)
-            with naming_damage(app_dir), suppress(FileNotFoundError):
-                with locked_session(self._session_dir):
-                    aside = [move_aside(app_dir)] if is_debris(app_dir) else []  # or another submit did it
-                for path in aside:
-                    remove_tree(path)
+            clear_debris(app_dir)
         record = self._read(app_dir)
         if record is None:
-            self._check_place()
+            check_owner(self._session_dir)
         return record
 
     def size_bytes(self, app_id: str) -> int:
@@ -185,7 +181,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
     ) -> builtins.list[str]:
         """Delete terminal apps as every scheduler does, and what killed submits and deletes left over."""
-        self._check_place()
+        check_owner(self._session_dir)
         with naming_damage(self._session_dir):
             remove_debris(self._session_dir)
         return super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
@@ -209,29 +205,8 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
     def _find(self, app_id: str) -> R | None:
         """Return the app's record, or None when there is no such app."""
-        self._check_readable()
+        check_readable(self._session_dir)
         return self._read(self._app_dir(app_id))
-
-    def _check_place(self) -> None:
-        """Refuse to write or delete where somebody else may have written: it decides what we run or remove.
-
-        Raises:
-            InvalidConfigError: The state directory is not this user's alone.
-        """
-        for directory in self._places():
-            check_owner(directory)
-
-    def _check_readable(self) -> None:
-        """See that records can be read, whoever else may write there: a cancel must never be refused.
-
-        Raises:
-            InvalidConfigError: This user may not look into the state directory.
-        """
-        for directory in self._places():
-            check_readable(directory)
-
-    def _places(self) -> tuple[str, str, str]:
-        return self._root, os.path.dirname(self._session_dir), self._session_dir
 
     def _record(self, app_id: str) -> R:
         record = self._find(app_id)

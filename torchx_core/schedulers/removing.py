@@ -1,13 +1,14 @@
-"""Removes and measures directories of records and logs."""
+"""Makes, removes and measures directories of records, logs and images: whole ones alone have a plain name."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
 from contextlib import suppress
 
-__all__ = ["move_aside", "remove_debris", "remove_tree", "tree_size"]
+__all__ = ["fresh_path", "move_aside", "remove_debris", "remove_tree", "rename_unless_there", "tree_size"]
 
 _HIDDEN = (".new-", ".undone-", ".deleted-")
 _DEBRIS_AGE_S = 3600
@@ -19,6 +20,22 @@ def remove_tree(path: str) -> None:
     if os.path.lexists(path):
         _make_writable(path)
         shutil.rmtree(path, ignore_errors=True)
+
+
+def fresh_path(directory: str) -> str:
+    """Return a hidden path in the directory, by which `remove_debris` knows what is being made there."""
+    return os.path.join(directory, f".new-{os.urandom(6).hex()}")
+
+
+def rename_unless_there(fresh: str, path: str) -> bool:
+    """Give a directory that is whole its plain name; false when another that is not empty has it."""
+    try:
+        os.rename(fresh, path)
+    except OSError as err:
+        if err.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
 
 
 def move_aside(path: str) -> str:

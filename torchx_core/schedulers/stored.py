@@ -18,15 +18,24 @@ from torchx_core.errors import (
     RecordUnavailableError,
     TorchXError,
 )
-from torchx_core.schedulers.locks import locked
+from torchx_core.schedulers.locks import locked, locked_session
 from torchx_core.schedulers.paths import name_of
-from torchx_core.schedulers.removing import tree_size
+from torchx_core.schedulers.removing import move_aside, remove_tree, tree_size
 from torchx_core.specs import AppDef
 from torchx_core.supervisor.reading import NO_FILE, DamagedFile, is_damage, read_object
 from torchx_core.supervisor.records import Json
 from torchx_core.supervisor.shape import is_text, is_time
 
-__all__ = ["StoredApp", "handle_of", "is_debris", "names_in", "naming_damage", "read_fact", "read_versioned"]
+__all__ = [
+    "StoredApp",
+    "clear_debris",
+    "handle_of",
+    "is_debris",
+    "names_in",
+    "naming_damage",
+    "read_fact",
+    "read_versioned",
+]
 
 _LASTING: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -185,6 +194,16 @@ def is_debris(directory: str, name: str = "spec.json") -> bool:
         finally:
             os.close(fd)
     return False
+
+
+def clear_debris(directory: str, name: str = "spec.json") -> None:
+    """Move aside, and remove, what `is_debris`; no error if another submit has done so."""
+    with naming_damage(directory), suppress(FileNotFoundError):
+        with locked_session(os.path.dirname(directory)):
+            if not is_debris(directory, name):
+                return
+            aside = move_aside(directory)
+        remove_tree(aside)
 
 
 def names_in(session_dir: str) -> list[str]:

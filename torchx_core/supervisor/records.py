@@ -38,33 +38,60 @@ def read_json(path: str) -> Json | None:
         return None
 
 
-def write_once(directory: str, name: str, record: Json) -> bool:
-    """Create the record whole or not at all; false when it exists already.
+def write_once(directory: str, name: str, record: Json, *, durable: bool = False) -> bool:
+    """Create the record whole or not at all; false when it exists already: one of several callers wins.
 
-    It is not synced: for what means nothing after a reboot.
+    Args:
+        directory: Where it will lie.
+        name: Its file's.
+        record: Its content.
+        durable: Sync it; without that it is only for what means nothing after a reboot.
     """
-    temporary = os.path.join(directory, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
-    fd = create(temporary)
+    draft = _draft(directory, name, record, durable=durable)
     try:
-        write_all(fd, dumps(record))
-        return link_once(temporary, directory, name)
+        os.link(draft, os.path.join(directory, name))
+    except FileExistsError:
+        return False
     finally:
-        os.close(fd)
-        os.unlink(temporary)
+        os.unlink(draft)
+    if durable:
+        sync_directory(directory)
+    return True
 
 
-def replace_whole(directory: str, name: str, record: Json) -> None:
-    """Put the record in the place of the one that is there; a reader sees one of the two, whole."""
-    temporary = os.path.join(directory, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
-    fd = create(temporary)
+def replace_whole(directory: str, name: str, record: Json, *, durable: bool = False) -> None:
+    """Put the record in the place of the one that is there; a reader sees one of the two, whole.
+
+    Raises:
+        DamagedFile: A directory lies in its place.
+    """
+    draft, path = _draft(directory, name, record, durable=durable), os.path.join(directory, name)
     try:
-        write_all(fd, dumps(record))
-        os.replace(temporary, os.path.join(directory, name))
-    except BaseException:
-        os.unlink(temporary)
+        os.replace(draft, path)
+    except OSError as err:
+        os.unlink(draft)
+        if isinstance(err, IsADirectoryError):
+            raise DamagedFile(path, "is no regular file") from err
         raise
-    finally:
-        os.close(fd)
+    if durable:
+        sync_directory(directory)
+
+
+def _draft(directory: str, name: str, record: Json, *, durable: bool) -> str:
+    """Write the record under a hidden name, and return its path."""
+    draft = os.path.join(directory, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
+    fd = create(draft)
+    try:
+        try:
+            write_all(fd, dumps(record))
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)  # before it has its name: a file server may say only now that there is no room
+    except BaseException:
+        os.unlink(draft)
+        raise
+    return draft
 
 
 def create(path: str, *, dir_fd: int | None = None) -> int:
@@ -83,15 +110,6 @@ def create(path: str, *, dir_fd: int | None = None) -> int:
         except OSError:
             pass  # a root that may not: of a container, or on a file server
     return fd
-
-
-def link_once(temporary: str, directory: str, name: str) -> bool:
-    """Give the temporary file its name, unless the name is taken; one of several callers wins."""
-    try:
-        os.link(temporary, os.path.join(directory, name))
-    except FileExistsError:
-        return False
-    return True
 
 
 def sync_directory(directory: str) -> None:

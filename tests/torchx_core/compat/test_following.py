@@ -16,7 +16,7 @@ from torchx_shelf import Shelf
 
 from torchx_core import AppDef, Role, Runner, get_runner
 from torchx_core.compat._torchx import split_lines
-from torchx_core.compat.pace import Pace
+from torchx_core.compat.feed import Pace
 from torchx_core.errors import InvalidInputError, SchedulerError, UnknownAppException
 from torchx_core.schedulers import LogsLost, Stream
 from torchx_core.testing import FakeClock, wait_until
@@ -141,7 +141,7 @@ def test_an_event_loop_goes_on_while_torchx_is_asked(
 
 def test_the_pace_slows_down_and_heeds_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty looks a second down to one while nothing happens; costly ones at a twentieth of the time."""
-    monkeypatch.setattr("torchx_core.compat.pace.monotonic", FakeClock())
+    monkeypatch.setattr("torchx_core.compat.feed.monotonic", FakeClock())
     pace = Pace()
     assert pace.is_due
     pace.looked(cost_s=0.0, news=False)

@@ -19,6 +19,7 @@ from torchx_core.compat.disk import DiskStore
 from torchx_core.compat.request import BridgeRequest
 from torchx_core.errors import AppIdConflictError, SubmitFailedError, SubmitOutcomeUnknownError
 from torchx_core.schedulers import CancelOutcome
+from torchx_core.schedulers.difference import comparable_request
 
 BACKEND = "torchx:shelf"
 APP = AppDef("a", [Role("r", "", entrypoint="echo", args=["hello"], num_replicas=2)])
@@ -108,7 +109,12 @@ def test_what_nobody_can_settle_says_so(
     with new_runner() as runner:
         info = runner.dryrun(APP, BACKEND, app_id="one")
         request = cast(BridgeRequest, info.request)
-        asked = {**request.asked(), "incarnation": "x", "name": "a", "created_at": 1.0}
+        asked = {
+            **comparable_request(request.app, request.cfg),
+            "incarnation": "x",
+            "name": "a",
+            "created_at": 1.0,
+        }
         record = DiskStore(str(tmp_path / "state"), BACKEND, "s").create("one", asked)
         record.put("attempt.1", {"native_id": ""})
         with pytest.raises(

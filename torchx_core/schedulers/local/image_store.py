@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import stat
@@ -13,7 +12,7 @@ from contextlib import suppress
 from torchx_core.errors import InvalidAppError, SchedulerError, SubmitFailedError
 from torchx_core.schedulers.local.images import LocalDirectoryImageProvider
 from torchx_core.schedulers.paths import make_private
-from torchx_core.schedulers.removing import remove_tree
+from torchx_core.schedulers.removing import fresh_path, move_aside, remove_tree, rename_unless_there
 from torchx_core.schedulers.workspaces import Entry, digest, merged, walk, walk_directory
 from torchx_core.specs import Role
 
@@ -56,12 +55,12 @@ class ImageStore:
         entries = self._entries(role)
         image = self._path(entries)
         if not _touch(image):
-            fresh = os.path.join(self._root, f".new-{os.urandom(6).hex()}")
+            fresh = fresh_path(self._root)
             try:
                 make_private(self._root)
                 copy_entries(entries, fresh)
                 self._check(fresh, entries, image)
-                _rename_unless_there(fresh, image)
+                rename_unless_there(fresh, image)
             except OSError as err:
                 raise SchedulerError(f"cannot build image {image}: {err}", retryable=True) from err
             finally:
@@ -88,9 +87,8 @@ class ImageStore:
             for entry in os.scandir(self._root):
                 with suppress(OSError):  # another removes it too
                     if entry.stat().st_mtime < oldest:
-                        aside = os.path.join(self._root, f".deleted-{os.urandom(6).hex()}")
-                        os.rename(entry.path, aside)  # first: what is copied meanwhile fails as a whole
-                        remove_tree(aside)
+                        # aside first: what is copied meanwhile fails as a whole
+                        remove_tree(move_aside(entry.path))
 
     def _entries(self, role: Role) -> list[Entry]:
         own = os.path.realpath(os.path.dirname(self._root))  # else an image would have all earlier ones in it
@@ -112,14 +110,6 @@ def _touch(image: str) -> bool:
     with suppress(OSError):  # pruned this moment: who copies it will see
         os.utime(image)
     return True
-
-
-def _rename_unless_there(fresh: str, image: str) -> None:
-    try:
-        os.rename(fresh, image)
-    except OSError as err:
-        if err.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
 
 
 def copy_entries(entries: Iterable[Entry], target: str) -> None:

@@ -12,7 +12,6 @@ after the fork                            the app runs; the next submit of this 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import subprocess
@@ -26,7 +25,7 @@ from torchx_core.errors import SubmitFailedError
 from torchx_core.schedulers.local.liveness import REAP_LOCK
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.paths import make_private
-from torchx_core.schedulers.removing import remove_tree
+from torchx_core.schedulers.removing import fresh_path, move_aside, remove_tree, rename_unless_there
 from torchx_core.supervisor.closing import has_begun
 from torchx_core.supervisor.command import command
 from torchx_core.supervisor.reading import is_there, open_regular
@@ -66,7 +65,7 @@ def create(app_dir: str, record: Json, furnish: Callable[[str], None]) -> bool:
         SubmitFailedError: It could not be done; nothing is left behind.
     """
     session_dir, name = os.path.split(app_dir)
-    fresh = os.path.join(session_dir, f".new-{os.urandom(6).hex()}")
+    fresh = fresh_path(session_dir)
     try:
         make_private(fresh)
         with ExitStack() as stack:
@@ -74,12 +73,8 @@ def create(app_dir: str, record: Json, furnish: Callable[[str], None]) -> bool:
             furnish(fresh)
             _write_record(fresh, record)
             held = stack.enter_context(_held(fresh))
-            try:
-                os.rename(fresh, app_dir)
-            except OSError as err:
-                if err.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                    return False
-                raise
+            if not rename_unless_there(fresh, app_dir):
+                return False
             sync_directory(session_dir)
             _start_or_undo(app_dir, held)
     except OSError as err:
@@ -155,9 +150,7 @@ def _start_or_undo(app_dir: str, held: list[int]) -> None:
         _spawn(app_dir, held)
     except SubmitFailedError:  # after anything else, such as a signal's exception, the supervisor may run
         # Nothing runs yet and we hold the lock: nobody else can have started it.
-        gone = os.path.join(os.path.dirname(app_dir), f".undone-{os.urandom(6).hex()}")
-        os.rename(app_dir, gone)
-        remove_tree(gone)
+        remove_tree(move_aside(app_dir))
         raise
 
 

@@ -7,15 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.stored import StoredApp, read_versioned
-from torchx_core.specs import AppDef, CfgVal
 from torchx_core.supervisor.plan import Plan, decode_plan, encode_plan
 from torchx_core.supervisor.reading import DamagedFile
 from torchx_core.supervisor.records import SPEC, VERSION, Json
 from torchx_core.supervisor.shape import Misshapen
 
-__all__ = ["AppRecord", "boot_id", "comparable_request", "encode_record", "read_record"]
+__all__ = ["AppRecord", "boot_id", "encode_record", "read_record"]
 
 
 @dataclass(frozen=True)
@@ -67,11 +65,6 @@ def encode_record(asked: Json, plan: Plan, *, created_at: float) -> Json:
         "asked": asked,
         "plan": encode_plan(plan),
     }
-
-
-def comparable_request(app: AppDef, cfg: dict[str, CfgVal]) -> Json:
-    """Return what makes two submits the same request."""
-    return {"app": app.to_dict(), "cfg": dict(cfg), **REQUEST_FORMAT}
 
 
 def boot_id() -> str:

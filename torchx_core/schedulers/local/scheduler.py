@@ -22,7 +22,7 @@ from torchx_core.schedulers import (
     Finding,
     FollowOptions,
 )
-from torchx_core.schedulers.difference import request_differences
+from torchx_core.schedulers.difference import comparable_request, request_differences
 from torchx_core.schedulers.local import launch, view
 from torchx_core.schedulers.local.cancelling import ask_to_end
 from torchx_core.schedulers.local.feed import LocalFeed
@@ -31,10 +31,11 @@ from torchx_core.schedulers.local.images import ImageProvider
 from torchx_core.schedulers.local.inotify import InotifyPool
 from torchx_core.schedulers.local.liveness import end_by_force, end_orphans, is_served, reconcile
 from torchx_core.schedulers.local.options import local_run_opts
-from torchx_core.schedulers.local.record import AppRecord, comparable_request, encode_record, read_record
+from torchx_core.schedulers.local.record import AppRecord, encode_record, read_record
 from torchx_core.schedulers.local.request import LocalRequest, render, shown
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
+from torchx_core.schedulers.paths import check_owner
 from torchx_core.schedulers.recorded import RecordedScheduler
 from torchx_core.schedulers.stored import handle_of
 from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
@@ -136,7 +137,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
     def schedule(self, dryrun_info: AppDryRunInfo[LocalRequest]) -> str:
         """Create the app, or attach to the one that an equal request created."""
         request = dryrun_info.request
-        asked = comparable_request(request.app, dict(request.cfg))
+        asked = comparable_request(request.app, request.cfg)
         while True:
             existing = self._for_submit(request.app_dir)
             if existing is None:
@@ -157,7 +158,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
             raise AppIdConflictError(app_id, difference)
         with existing.naming_damage():
             if not has_begun(existing.directory):
-                self._check_place()  # what is there to run may be somebody else's
+                check_owner(self._session_dir)  # what is there to run may be somebody else's
             return launch.start_again(existing)
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:

@@ -19,6 +19,7 @@ from torchx_core.schedulers import (
 )
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
+from torchx_core.schedulers.paths import check_owner
 from torchx_core.schedulers.recorded import RecordedScheduler
 from torchx_core.schedulers.slurm.cancelling import end_in_slurm, wake_tasks, write_cancel_request
 from torchx_core.schedulers.slurm.commands import CommandFailed, ask, call
@@ -93,7 +94,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         """Create the app and its job, or attach to the one that an equal request created."""
         existing = self._for_submit(dryrun_info.request.app_dir)
         if existing is not None and not is_submitted(existing):
-            self._check_place()  # the command that would be run may be somebody else's
+            check_owner(self._session_dir)  # the command that would be run may be somebody else's
         submit(dryrun_info.request, self._queue)
         return dryrun_info.request.app_id
 

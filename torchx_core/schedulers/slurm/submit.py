@@ -40,8 +40,7 @@ from torchx_core.errors import (
     SubmitFailedError,
     SubmitOutcomeUnknownError,
 )
-from torchx_core.schedulers.difference import request_differences
-from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
+from torchx_core.schedulers.difference import comparable_request, request_differences
 from torchx_core.schedulers.locks import release
 from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.slurm import node
@@ -89,7 +88,7 @@ def submit(request: SlurmRequest, queue: JobQueue) -> None:
         SubmitFailedError: Slurm refused the job; nothing is left behind.
         SubmitOutcomeUnknownError: Slurm did not answer.
     """
-    asked: Json = {"app": request.app.to_dict(), "cfg": dict(request.cfg), **REQUEST_FORMAT}
+    asked = comparable_request(request.app, request.cfg)
     while True:
         _create(request, asked)
         record = read_record(request.app_dir)

@@ -15,10 +15,10 @@ from torchx_core.schedulers import (
     ListAppResponse,
     Scheduler,
 )
-from torchx_core.schedulers.difference import request_differences
+from torchx_core.schedulers.difference import comparable_request, request_differences
 from torchx_core.schedulers.local import CWDImageProvider, LocalRequest, LocalScheduler
 from torchx_core.schedulers.local.options import local_run_opts
-from torchx_core.schedulers.local.record import AppRecord, comparable_request, encode_record
+from torchx_core.schedulers.local.record import AppRecord, encode_record
 from torchx_core.schedulers.local.request import render
 from torchx_core.schedulers.local.view import app_state, describe
 from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts
@@ -79,7 +79,7 @@ class FakeScheduler(Scheduler[LocalRequest]):
     def schedule(self, dryrun_info: AppDryRunInfo[LocalRequest]) -> str:
         """Create the app, or attach to the one that an equal request created."""
         request = dryrun_info.request
-        asked = comparable_request(request.app, dict(request.cfg))
+        asked = comparable_request(request.app, request.cfg)
         with self._host.lock:
             existing = self._find(request.app_id)
             if existing is None:

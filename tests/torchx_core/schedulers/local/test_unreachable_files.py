@@ -15,8 +15,9 @@ from unreachable import refusals, unreachable
 
 from torchx_core import AppState, Runner, get_runner
 from torchx_core.errors import CorruptRecordError, RecordUnavailableError, StoredStateError
+from torchx_core.schedulers.difference import comparable_request
 from torchx_core.schedulers.local import LocalRequest
-from torchx_core.schedulers.local.record import comparable_request, encode_record
+from torchx_core.schedulers.local.record import encode_record
 from torchx_core.supervisor.reading import DamagedFile, is_there, read_bytes, read_part
 from torchx_core.supervisor.records import LOCK, SPEC, dumps
 from torchx_core.testing import wait_until
@@ -104,7 +105,7 @@ def test_something_else_in_the_place_of_the_lock(runner: Runner, state_dir: Path
     app_dir = state_dir / "local_cwd" / "s" / "bad"
     app_dir.mkdir(parents=True, mode=0o700)
     request = cast("LocalRequest", info.request)
-    record = encode_record(comparable_request(request.app, dict(request.cfg)), request.plan, created_at=1.0)
+    record = encode_record(comparable_request(request.app, request.cfg), request.plan, created_at=1.0)
     (app_dir / SPEC).write_bytes(dumps(record))
     apply(app_dir / LOCK, damage)
     with pytest.raises(CorruptRecordError, match=f"bad/lock.*delete --force {HANDLE}"):
