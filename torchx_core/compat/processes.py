@@ -269,8 +269,6 @@ def read_lines(path: str, position: int, *, ended: bool) -> Lines:
     """
     try:
         data = read_part(path, position, _CHUNK_BYTES)
-    except FileNotFoundError:
-        return Lines((), position)
     except (DamagedFile, OSError) as err:
         raise LogsUnavailableError(str(err)) from err
     full = len(data) == _CHUNK_BYTES

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from torchx_core.errors import CorruptRecordError
 from torchx_core.supervisor.reading import DamagedFile, open_regular
-from torchx_core.supervisor.records import create
+from torchx_core.supervisor.records import open_or_create
 
 __all__ = ["is_locked", "locked", "locked_session", "release"]
 
@@ -25,25 +25,12 @@ def locked(path: str) -> Generator[int]:
     Raises:
         DamagedFile: Something else lies in its place.
     """
-    fd = _open_lock(path)
+    fd = open_or_create(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield fd
     finally:
         release(fd)
-
-
-def _open_lock(path: str) -> int:
-    """Return a descriptor of the lock's file, which is created where there is none.
-
-    Raises:
-        FileNotFoundError: There is no such directory.
-        DamagedFile: Something else lies in its place.
-    """
-    try:
-        return create(path)
-    except OSError:  # it is there already, or this one says why it cannot be
-        return open_regular(path, os.O_RDWR | os.O_CREAT)
 
 
 def is_locked(path: str) -> bool:

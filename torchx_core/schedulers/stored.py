@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, cast
+from typing import Final, Self, cast
 
 from torchx_core.errors import (
     CorruptRecordError,
@@ -34,9 +34,11 @@ __all__ = [
     "names_in",
     "naming_damage",
     "read_fact",
-    "read_versioned",
 ]
 
+SPEC: Final = "spec.json"
+_VERSION: Final = 1
+"""Of the records of apps; a newer one is not read."""
 _LASTING: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -46,6 +48,25 @@ class StoredApp(ABC):
 
     directory: str
     content: Json
+
+    @classmethod
+    def read_from(cls, directory: str) -> Self | None:
+        """Return the record in the directory, or None when there is no such app.
+
+        It appears with its directory and may be deleted, with that, at any time.
+
+        Raises:
+            CorruptRecordError: The directory is there, and its record is not, or cannot be used.
+            NewerRecordError: A newer version of this library wrote it.
+        """
+        path = os.path.join(directory, SPEC)
+        with naming_damage(directory):
+            content = read_object(path)
+            if content is None and is_debris(directory):
+                raise DamagedFile(path, "is missing")
+            if content is not None:
+                _check(content, path)
+        return None if content is None else cls(directory, content)
 
     @property
     def incarnation(self) -> str:
@@ -111,27 +132,6 @@ class StoredApp(ABC):
         return os.path.join(self.directory, name)
 
 
-def read_versioned(path: str, version: int) -> Json | None:
-    """Return the record of an app, or None when there is no such app.
-
-    Args:
-        path: Its file, which appears with its directory and may be deleted, with that, at any time.
-        version: The newest that this library can read.
-
-    Raises:
-        CorruptRecordError: The directory is there, and its record is not, or cannot be used.
-        NewerRecordError: A newer version of this library wrote it.
-    """
-    directory, name = os.path.split(path)
-    with naming_damage(directory):
-        content = read_object(path)
-        if content is None and is_debris(directory, name):
-            raise DamagedFile(path, "is missing")
-        if content is not None:
-            _check(content, path, version)
-    return content
-
-
 def read_fact(path: str, version: int) -> Json | None:
     """Return another record of an app without its version, or None when there is none.
 
@@ -155,8 +155,8 @@ def _check_version(content: Json, path: str, version: int) -> None:
         raise NewerRecordError(path, found, version)
 
 
-def _check(content: Json, path: str, version: int) -> None:
-    _check_version(content, path, version)
+def _check(content: Json, path: str) -> None:
+    _check_version(content, path, _VERSION)
     asked = content.get("asked")
     app = cast("Json", asked).get("app") if isinstance(asked, dict) else None
     cfg = cast("Json", asked).get("cfg") if isinstance(asked, dict) else None
@@ -171,7 +171,7 @@ def _check(content: Json, path: str, version: int) -> None:
             raise DamagedFile(path, f"its field {field!r} is missing or is not what it should be")
 
 
-def is_debris(directory: str, name: str = "spec.json") -> bool:
+def is_debris(directory: str, name: str = SPEC) -> bool:
     """Return whether the directory is there without the record that makes it an app's.
 
     A record appears and goes with its directory, so it was deleted by hand, under an app that perhaps runs.
@@ -196,7 +196,7 @@ def is_debris(directory: str, name: str = "spec.json") -> bool:
     return False
 
 
-def clear_debris(directory: str, name: str = "spec.json") -> None:
+def clear_debris(directory: str, name: str = SPEC) -> None:
     """Move aside, and remove, what `is_debris`; no error if another submit has done so."""
     with naming_damage(directory), suppress(FileNotFoundError):
         with locked_session(os.path.dirname(directory)):

@@ -18,7 +18,7 @@ from torchx_core.supervisor import gpus, machine, timeline
 from torchx_core.supervisor.attempt import Attempt, launch
 from torchx_core.supervisor.final import FinalRecord, without_texts
 from torchx_core.supervisor.journal import Appender, encode_event
-from torchx_core.supervisor.limits import Group, confine, group_prefix
+from torchx_core.supervisor.limits import Group
 from torchx_core.supervisor.loop import Loop
 from torchx_core.supervisor.plan import Plan, fresh_state
 from torchx_core.supervisor.records import (
@@ -94,7 +94,9 @@ class Supervisor:
         resource.setrlimit(resource.RLIMIT_NOFILE, (self._nofile[1], self._nofile[1]))
         self._loop.watch(self._signals, self._on_signal)
         self._loop.watch(self._ctl, self._on_ctl)
-        self._arm_limits()
+        if self._plan.deadline is not None:
+            self._mind_the_deadline(self._plan.deadline)
+        self._renew()
         self._mind_the_record()
         self._look()
         self._begin()
@@ -190,8 +192,8 @@ class Supervisor:
                 number,
                 app_dir=self._dir,
                 relay=self._relay,
-                gpus=self._visible_gpus(index),
-                group=self._confine(index, number),
+                name=self._name,
+                gpus=gpus.shown_to(index, self._plan, self._gpus),
                 nofile=self._nofile,
             )
         except CannotStart as err:
@@ -202,27 +204,10 @@ class Supervisor:
         else:
             self._running[attempt.pid] = attempt
             self._open[index] = attempt
+            self._groups.append(attempt.group)
             self._empty = False
             self._feed(machine.Started(time(), index, number, attempt.pid, attempt.group.missing))
             self._listen(attempt)
-
-    def _visible_gpus(self, index: int) -> str | None:
-        wanted = self._plan.replicas[index].gpus
-        if not wanted or self._gpus is None:
-            return None
-        first = sum(r.gpus for r in self._plan.replicas[:index])
-        return ",".join(self._gpus[first : first + wanted])
-
-    def _confine(self, index: int, number: int) -> Group:
-        replica = self._plan.replicas[index]
-        if self._plan.limits == "off":
-            return Group((), "", "")
-        group = confine(f"{group_prefix(self._name)}{index}-{number}", cpu=replica.cpu, mem_mb=replica.mem_mb)
-        if group.missing and self._plan.limits == "require":
-            group.remove()
-            raise CannotStart(group.missing, fatal=True)
-        self._groups.append(group)
-        return group
 
     def _listen(self, attempt: Attempt) -> None:
         exact = self._plan.log_mode == "exact"
@@ -434,11 +419,6 @@ class Supervisor:
             group.remove()
 
     # Limits of time
-
-    def _arm_limits(self) -> None:
-        if self._plan.deadline is not None:
-            self._mind_the_deadline(self._plan.deadline)
-        self._renew()
 
     def _mind_the_deadline(self, deadline: float) -> None:
         """Look at the time of day now and then: a timer's clock stands still while the host sleeps."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from typing import cast
 
 from torchx_core.supervisor.machine import ENDED, OUTCOMES, REPLICA_PHASES, Replica, State
 from torchx_core.supervisor.reading import DamagedFile, read_object
-from torchx_core.supervisor.records import FINAL, VERSION, Json, create, dumps
+from torchx_core.supervisor.records import FINAL, VERSION, Json, dumps, open_or_create
 from torchx_core.supervisor.shape import Misshapen, build, rows
 
 RESERVED = ".final.reserved"
@@ -59,9 +57,6 @@ def read_final(app_dir: str) -> State | None:
         raise DamagedFile(path, str(err)) from err
 
 
-_NO_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
-
-
 class FinalRecord:
     """Space for the final record, taken while there is some: a full disk must not hide an exit code.
 
@@ -79,12 +74,12 @@ class FinalRecord:
         # A path would lead elsewhere when the app is deleted and another one takes its id.
         self._dir = os.open(app_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._fd = _open_reserved(self._dir)
-        except OSError as err:
+            self._fd = open_or_create(RESERVED, dir_fd=self._dir)
+        except (OSError, DamagedFile) as err:
             os.close(self._dir)
-            if err.errno not in _NO_FILE:
-                raise
-            raise DamagedFile(os.path.join(app_dir, RESERVED), "is no regular file") from err
+            if isinstance(err, DamagedFile):
+                raise DamagedFile(os.path.join(app_dir, RESERVED), err.problem) from err
+            raise
         size = 4096 + 1024 * replicas
         try:
             os.posix_fallocate(self._fd, 0, size)
@@ -134,16 +129,3 @@ class FinalRecord:
             pass  # whoever was first has ended it
         os.unlink(RESERVED, dir_fd=self._dir)
         os.fsync(self._dir)
-
-
-def _open_reserved(directory: int) -> int:
-    """Open the reserved space, or make it; no link is followed, and no pipe's reader is waited for."""
-    try:
-        return create(RESERVED, dir_fd=directory)
-    except FileExistsError:
-        pass
-    fd = os.open(RESERVED, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    raise OSError(errno.ENXIO, "not a regular file")

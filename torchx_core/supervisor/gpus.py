@@ -6,6 +6,8 @@ import fcntl
 import os
 from collections.abc import Sequence
 
+from torchx_core.supervisor.plan import Plan
+
 
 def acquire(directory: str, ids: Sequence[str], wanted: int) -> list[str] | None:
     """Return that many devices that are now ours, or None when too few are free.
@@ -32,3 +34,12 @@ def acquire(directory: str, ids: Sequence[str], wanted: int) -> list[str] | None
     for fd in taken.values():
         os.close(fd)
     return None
+
+
+def shown_to(index: int, plan: Plan, taken: Sequence[str] | None) -> str | None:
+    """Return the replica's own devices as CUDA_VISIBLE_DEVICES names them; None to leave that as it is."""
+    wanted = plan.replicas[index].gpus
+    if not wanted or taken is None:
+        return None
+    first = sum(replica.gpus for replica in plan.replicas[:index])
+    return ",".join(taken[first : first + wanted])

@@ -112,7 +112,7 @@ def _homes() -> dict[str, tuple[int, str]]:
     """Return controller -> (version, directory of our own group in it); read once per process."""
     own = _own_groups()
     homes: dict[str, tuple[int, str]] = {}
-    for mount, kind, options in _mounts():
+    for mount, kind, options in mounts():
         if kind == "cgroup2" and "" in own:
             directory = mount + own[""]
             for controller in _words(os.path.join(directory, "cgroup.subtree_control")):
@@ -125,7 +125,7 @@ def _homes() -> dict[str, tuple[int, str]]:
 
 def _own_directories() -> Iterator[str]:
     own = _own_groups()
-    for mount, kind, options in _mounts():
+    for mount, kind, options in mounts():
         if kind in ("cgroup", "cgroup2"):
             for controller in {*options, ""} & set(own):
                 yield mount + own[controller]
@@ -139,12 +139,13 @@ def _own_groups() -> dict[str, str]:
     return groups
 
 
-def _mounts() -> list[tuple[str, str, list[str]]]:
+def mounts() -> list[tuple[str, str, list[str]]]:
+    """Return where file systems are mounted, their kinds and options; nothing where there is no ``/proc``."""
     rows: list[tuple[str, str, list[str]]] = []
     for line in _lines("/proc/self/mountinfo"):
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
-        rows.append((left.split()[4], kind, options.split(",")))
+        rows.append((left.split()[4].replace("\\040", " "), kind, options.split(",")))
     return rows
 
 

@@ -39,13 +39,16 @@ class DamagedFile(Exception):
         return f"{self.path}: {self.problem}"
 
 
-def open_regular(path: str, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
+def open_regular(
+    path: str, flags: int = os.O_RDONLY, *, follow: bool = False, dir_fd: int | None = None
+) -> int:
     """Return a descriptor of the file.
 
     Args:
         path: Its place.
         flags: What to do with it; one that may be created is, for its owner alone.
         follow: Read what a symbolic link leads to; our own records never are one.
+        dir_fd: The directory that the path is relative to, where it is.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -53,7 +56,7 @@ def open_regular(path: str, flags: int = os.O_RDONLY, *, follow: bool = False) -
         OSError: It cannot be opened just now.
     """
     try:
-        fd = os.open(path, flags | _FLAGS | (0 if follow else os.O_NOFOLLOW), 0o600)
+        fd = os.open(path, flags | _FLAGS | (0 if follow else os.O_NOFOLLOW), 0o600, dir_fd=dir_fd)
     except OSError as err:
         if err.errno in _ABSENT:
             raise FileNotFoundError(err.errno, err.strerror, path) from err
@@ -85,14 +88,18 @@ def read_bytes(path: str, limit: int = MAX_RECORD_BYTES, *, follow: bool = False
 
 
 def read_part(path: str, offset: int, size: int) -> bytes:
-    """Return that part of a log, or less when there is less; links are followed: people move logs.
+    """Return that part of a log, or less when there is less: people delete logs.
+
+    Links are followed: people move logs.
 
     Raises:
-        FileNotFoundError: There is no such file.
         DamagedFile: It is no regular file, or may not be read.
         OSError: It cannot be read just now.
     """
-    fd = open_regular(path, follow=True)
+    try:
+        fd = open_regular(path, follow=True)
+    except FileNotFoundError:
+        return b""
     try:
         size = min(size, os.fstat(fd).st_size - offset)  # a damaged size must not take all memory
         return os.pread(fd, size, offset) if size > 0 else b""

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TypeAlias
 
-from torchx_core.supervisor.reading import DamagedFile, read_object
+from torchx_core.supervisor.reading import DamagedFile, open_regular, read_object
 
 VERSION = 1
 """Format of every record below; a reader refuses a newer one."""
@@ -80,7 +80,7 @@ def replace_whole(directory: str, name: str, record: Json, *, durable: bool = Fa
 def _draft(directory: str, name: str, record: Json, *, durable: bool) -> str:
     """Write the record under a hidden name, and return its path."""
     draft = os.path.join(directory, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
-    fd = create(draft)
+    fd = _create(draft)
     try:
         try:
             write_all(fd, dumps(record))
@@ -94,7 +94,21 @@ def _draft(directory: str, name: str, record: Json, *, durable: bool) -> str:
     return draft
 
 
-def create(path: str, *, dir_fd: int | None = None) -> int:
+def open_or_create(path: str, *, dir_fd: int | None = None) -> int:
+    """Return a descriptor by which the file, which may be there already, can be read and written.
+
+    Raises:
+        FileNotFoundError: There is no such directory.
+        DamagedFile: Something else lies in its place.
+        OSError: It can be neither opened nor created just now.
+    """
+    try:
+        return _create(path, dir_fd=dir_fd)
+    except OSError:  # it is there already, or this one says why it cannot be
+        return open_regular(path, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
+
+
+def _create(path: str, *, dir_fd: int | None = None) -> int:
     """Create a file for the user whose directory it is in, and return its descriptor.
 
     Root may cancel or look at any user's app, whose own processes then have to read what root wrote.

@@ -106,7 +106,7 @@ def is_zombie(pid: int) -> bool:
 def children(pid: int) -> list[int]:
     """Return the processes right below `pid`."""
     if not _LINUX:
-        return __children_elsewhere(pid)
+        return _children_elsewhere(pid)
     found: list[int] = []
     # One file per thread: a child belongs to the thread that forked it.
     for task in _listdir(f"/proc/{pid}/task"):
@@ -118,7 +118,7 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def __children_elsewhere(pid: int) -> list[int]:
+def _children_elsewhere(pid: int) -> list[int]:
     import subprocess  # imported here: only where there is no /proc
 
     listing = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, check=False).stdout
@@ -171,27 +171,29 @@ def marked(app_dir: str) -> Iterator[int]:
     process that wiped its own is missed.
     """
     needle = b"%s=%s\0" % (APP_MARKER.encode(), os.fsencode(app_dir))
-    for name in _listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    if needle in file.read():
-                        yield int(name)
-            except OSError:
-                continue
+    for pid, environment in _processes("environ"):
+        if needle in environment and pid != os.getpid():
+            yield pid
 
 
 def serving(app_dir: str) -> Iterator[int]:
     """Yield the guardians and supervisors of the app, wherever they are."""
+    for pid, command in _processes("cmdline"):
+        words = os.fsdecode(command).split("\0")
+        if STUB in words and app_dir in words:
+            yield pid
+
+
+def _processes(file_name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield every process that we may look at, with what its directory of ``/proc`` has under that name."""
     for name in _listdir("/proc"):
         if name.isdigit():
             try:
-                with open(f"/proc/{name}/cmdline", "rb") as file:
-                    words = os.fsdecode(file.read()).split("\0")
+                with open(f"/proc/{name}/{file_name}", "rb") as file:
+                    content = file.read()
             except OSError:
                 continue
-            if STUB in words and app_dir in words:
-                yield int(name)
+            yield int(name), content
 
 
 def _listdir(path: str) -> list[str]:

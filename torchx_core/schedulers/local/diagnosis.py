@@ -18,7 +18,7 @@ from torchx_core.schedulers.local.devices import host_gpus
 from torchx_core.schedulers.local.host_check import FILES_OF_ITS_OWN, FILES_PER_REPLICA, check_file_system
 from torchx_core.schedulers.local.inotify import Inotify
 from torchx_core.schedulers.local.liveness import reconcile
-from torchx_core.schedulers.local.record import boot_id, read_record
+from torchx_core.schedulers.local.record import AppRecord, boot_id
 from torchx_core.schedulers.stored import handle_of
 from torchx_core.supervisor.limits import confine
 
@@ -95,7 +95,7 @@ def _records(directory: str) -> Finding:
     count, size, unusable = 0, 0, list[str]()
     for folder in _app_dirs(directory):
         try:
-            record = read_record(folder)
+            record = AppRecord.read_from(folder)
             if record is not None:
                 reconcile(record)  # reads the rest
                 count += 1

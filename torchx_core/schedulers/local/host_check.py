@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-from collections.abc import Iterable
 
 from torchx_core.errors import InvalidAppError, InvalidInputError, SchedulerError, SubmitFailedError
 from torchx_core.schedulers.local.request import LocalRequest
 from torchx_core.schedulers.paths import make_private
+from torchx_core.supervisor.limits import mounts
 from torchx_core.supervisor.plan import ReplicaPlan
 
 __all__ = ["FILES_OF_ITS_OWN", "FILES_PER_REPLICA", "check_file_system", "check_host"]
@@ -84,7 +84,7 @@ def check_file_system(path: str) -> None:
     Raises:
         SchedulerError: It is on one.
     """
-    kind = _file_system(os.path.realpath(path), _mounts())
+    kind = _file_system(os.path.realpath(path))
     if kind in _SHARED or kind.startswith("fuse."):
         raise SchedulerError(
             f"state directory {path} is on a network file system ({kind}), where locks and pipes are not"
@@ -92,19 +92,10 @@ def check_file_system(path: str) -> None:
         )
 
 
-def _file_system(path: str, mounts: Iterable[tuple[str, str]]) -> str:
+def _file_system(path: str) -> str:
     best, kind = "", ""
-    for point, candidate in mounts:
+    for point, candidate, _ in mounts():
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best):
             best, kind = point, candidate
     return kind
-
-
-def _mounts() -> list[tuple[str, str]]:
-    try:
-        with open("/proc/self/mountinfo") as file:
-            rows = [line.partition(" - ") for line in file]
-    except OSError:
-        return []  # not Linux: nothing to look it up in
-    return [(left.split()[4].replace("\\040", " "), right.split()[0]) for left, _, right in rows]

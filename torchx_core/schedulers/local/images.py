@@ -26,9 +26,9 @@ class ImageProvider(ABC):
         """Return the root directory of the role's image; may change the role."""
         return self.fetch(role.image)
 
-    @abstractmethod
     def cwd(self, img_root: str) -> str:
-        """Return the directory in which replicas start."""
+        """Return the directory in which replicas start: by default, the image's."""
+        return img_root
 
     @abstractmethod
     def entrypoint(self, img_root: str, role: Role) -> str:
@@ -51,10 +51,6 @@ class CWDImageProvider(ImageProvider):
                 "the working directory does not exist any more; change to one that does"
             ) from err
 
-    def cwd(self, img_root: str) -> str:
-        """Return the working directory."""
-        return img_root
-
     def entrypoint(self, img_root: str, role: Role) -> str:  # noqa: ARG002  # a provider may need it
         """Return the entrypoint as it is: a path, or a name to find in PATH."""
         return role.entrypoint
@@ -70,10 +66,6 @@ class LocalDirectoryImageProvider(ImageProvider):
         if not os.path.isdir(image):
             raise InvalidAppError("image", f"no such directory: {image!r}")
         return image
-
-    def cwd(self, img_root: str) -> str:
-        """Return the image's directory."""
-        return img_root
 
     def entrypoint(self, img_root: str, role: Role) -> str:
         """Return the entrypoint; a relative one lies in the image."""

@@ -88,7 +88,7 @@ class TimelineReader:
         )
 
     def _changes(self, entry: Entry) -> Iterator[AppEvent]:
-        event = decode_event(_read(self._record.path(JOURNAL), entry.offset, entry.size))
+        event = decode_event(read_part(self._record.path(JOURNAL), entry.offset, entry.size))
         if event is None:
             return
         before = self._state or machine.replay(
@@ -102,14 +102,14 @@ class TimelineReader:
                 yield change
 
     def _events_before(self, offset: int) -> Iterator[machine.Event]:
-        for line in _read(self._record.path(JOURNAL), 0, offset).splitlines():
+        for line in read_part(self._record.path(JOURNAL), 0, offset).splitlines():
             event = decode_event(line)
             if event is not None:
                 yield event
 
     def _reports(self, entry: Entry) -> Iterator[AppEvent]:
         if self._wants(entry.replica):
-            line = _read(self._record.path(REPORTS), entry.offset, entry.size)
+            line = read_part(self._record.path(REPORTS), entry.offset, entry.size)
             yield from read_reports([line], *self._whose(entry))
 
 
@@ -141,14 +141,6 @@ def _combined(record: AppRecord, replica: int, attempt: int) -> str:
 def _read_log(path: str, offset: int, size: int) -> bytes:
     """Return that part of a log, or less when it is no file: it is then told as lost."""
     try:
-        return _read(path, offset, size)
-    except DamagedFile:
-        return b""
-
-
-def _read(path: str, offset: int, size: int) -> bytes:
-    """Return that part of the file, or less when the file is gone: somebody may delete logs."""
-    try:
         return read_part(path, offset, size)
-    except FileNotFoundError:
+    except DamagedFile:
         return b""

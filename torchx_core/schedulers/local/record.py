@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from torchx_core.schedulers.stored import StoredApp, read_versioned
+from torchx_core.schedulers.stored import StoredApp
 from torchx_core.supervisor.plan import Plan, decode_plan, encode_plan
 from torchx_core.supervisor.reading import DamagedFile
 from torchx_core.supervisor.records import SPEC, VERSION, Json
 from torchx_core.supervisor.shape import Misshapen
 
-__all__ = ["AppRecord", "boot_id", "encode_record", "read_record"]
+__all__ = ["AppRecord", "boot_id", "encode_record"]
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,6 @@ class AppRecord(StoredApp):
     def log_dirs(self) -> Iterable[str]:
         """Where each replica's logs lie."""
         return (replica.log_dir for replica in self.plan.replicas)
-
-
-def read_record(directory: str) -> AppRecord | None:
-    """Return the record, or None when there is no such app.
-
-    Raises:
-        CorruptRecordError: The directory is there, and its record cannot be read.
-        NewerRecordError: A newer version of this library wrote it.
-    """
-    content = read_versioned(os.path.join(directory, SPEC), VERSION)
-    return None if content is None else AppRecord(directory, content)
 
 
 def encode_record(asked: Json, plan: Plan, *, created_at: float) -> Json:

@@ -31,7 +31,7 @@ from torchx_core.schedulers.local.images import ImageProvider
 from torchx_core.schedulers.local.inotify import InotifyPool
 from torchx_core.schedulers.local.liveness import end_by_force, end_orphans, is_served, reconcile
 from torchx_core.schedulers.local.options import local_run_opts
-from torchx_core.schedulers.local.record import AppRecord, encode_record, read_record
+from torchx_core.schedulers.local.record import AppRecord, encode_record
 from torchx_core.schedulers.local.request import LocalRequest, render, shown
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
@@ -165,7 +165,8 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         """Return what is known of the app; ends it first if nobody serves it any more."""
         with suppress(FileNotFoundError):  # deleted while we look
             record = self._find(app_id)
-            return None if record is None else view.describe(record, reconcile(record), app_id)
+            if record is not None:
+                return DescribeAppResponse.of(app_id, record.app, view.status(record, reconcile(record)))
         return None
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
@@ -174,7 +175,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         return None if record is None else shown(app_id, record.plan)
 
     def _read(self, directory: str) -> AppRecord | None:
-        return read_record(directory)
+        return AppRecord.read_from(directory)
 
     def _state_of(self, record: AppRecord) -> AppState:
         return view.app_state(reconcile(record))

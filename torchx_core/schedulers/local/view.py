@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-from torchx_core.schedulers import DescribeAppResponse, ReplicaChanged, Result, StateChanged
+from torchx_core.schedulers import ReplicaChanged, Result, StateChanged
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.snapshot import app_status
 from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus
 from torchx_core.supervisor import machine
 
-__all__ = ["app_state", "changes", "describe", "replica_state", "status"]
+__all__ = ["app_state", "changes", "replica_state", "status"]
 
 _APP: dict[str, AppState] = {
     machine.SUBMITTED: AppState.SUBMITTED,
@@ -76,11 +76,6 @@ def _replica_changed(replica: machine.Replica, time: float) -> ReplicaChanged:
         signal=replica.signal,
         msg=replica.msg or replica.notice,
     )
-
-
-def describe(record: AppRecord, state: machine.State, app_id: str) -> DescribeAppResponse:
-    """Return all that is known of the app."""
-    return DescribeAppResponse.of(app_id, record.app, status(record, state))
 
 
 def status(record: AppRecord, state: machine.State) -> AppStatus:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from torchx_core.errors import CorruptRecordError
 from torchx_core.schedulers.paths import name_of
-from torchx_core.schedulers.stored import StoredApp, handle_of, read_versioned
+from torchx_core.schedulers.stored import StoredApp, handle_of
 from torchx_core.specs import CfgVal
 from torchx_core.supervisor.records import Json, replace_whole, write_once
 from torchx_core.supervisor.shape import is_number, is_text, is_whole, read_shaped
@@ -32,7 +32,6 @@ __all__ = [
     "AppRecord",
     "JobFile",
     "Planned",
-    "read_record",
 ]
 
 VERSION = 1
@@ -155,14 +154,3 @@ def _is_planned(row: object) -> bool:
     if not isinstance(row, list) or len(cast("list[object]", row)) != len(fits):
         return False
     return all(fit(value) for fit, value in zip(fits, cast("list[object]", row), strict=True))
-
-
-def read_record(directory: str) -> AppRecord | None:
-    """Return the record, or None when there is no such app.
-
-    Raises:
-        CorruptRecordError: The directory is there, and its record cannot be read.
-        NewerRecordError: A newer version of this library wrote it.
-    """
-    content = read_versioned(os.path.join(directory, SPEC), VERSION)
-    return None if content is None else AppRecord(directory, content)

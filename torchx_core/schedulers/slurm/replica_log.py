@@ -36,7 +36,7 @@ def read_lines(planned: Planned, place: ReplicaPlace, streams: Stream, budget: i
     runs = _runs(os.path.join(folder, "index"), place.runs, place.offset, budget)
     if not runs:
         return
-    data = _read(os.path.join(folder, "combined.log"), place.offset, runs[-1].end - place.offset)
+    data = read_part(os.path.join(folder, "combined.log"), place.offset, runs[-1].end - place.offset)
     start = place.offset
     for run in runs:
         text = data[place.offset - start : run.end - start]
@@ -50,13 +50,13 @@ def read_lines(planned: Planned, place: ReplicaPlace, streams: Stream, budget: i
 def new_reports(planned: Planned, place: ReplicaPlace, began_at: float) -> Iterator[Report]:
     """Yield the reports that follow the place, and move the place along."""
     path = os.path.join(planned.log_dir, str(place.attempt), "reports.jsonl")
-    whole, newline, _ = _read(path, place.reports, _MOST_REPORTS).rpartition(b"\n")
+    whole, newline, _ = read_part(path, place.reports, _MOST_REPORTS).rpartition(b"\n")
     place.reports += len(whole) + len(newline)
     yield from read_reports(whole.splitlines(), planned.role, planned.replica, place.attempt, began_at)
 
 
 def _runs(path: str, number: int, offset: int, budget: int) -> list[_Run]:
-    data = _read(path, number * RECORD.size, _MOST * RECORD.size)
+    data = read_part(path, number * RECORD.size, _MOST * RECORD.size)
     runs: list[_Run] = []
     for fields in RECORD.iter_unpack(data[: len(data) - len(data) % RECORD.size]):
         time, end, stream, eol = cast("tuple[float, int, int, int]", fields)
@@ -78,11 +78,3 @@ def _lines(planned: Planned, attempt: int, run: _Run, data: bytes) -> LogLines:
     return LogLines(
         planned.role, planned.replica, attempt, _NAMES[run.stream], tuple(lines), run.time, run.eol
     )
-
-
-def _read(path: str, offset: int, size: int) -> bytes:
-    """Return that part of the file; less when there is less, nothing when there is no file."""
-    try:
-        return read_part(path, offset, size)
-    except FileNotFoundError:
-        return b""

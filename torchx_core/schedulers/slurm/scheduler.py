@@ -29,7 +29,7 @@ from torchx_core.schedulers.slurm.job import Row, number, rows
 from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import QUESTION, JobQueue, shared_queue
 from torchx_core.schedulers.slurm.reconcile import ask_about_all, is_known_over, jobs_left, reconcile
-from torchx_core.schedulers.slurm.record import JOB, AppRecord, JobFile, read_record
+from torchx_core.schedulers.slurm.record import JOB, AppRecord, JobFile
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app, render
 from torchx_core.schedulers.slurm.submit import is_submitted, submit
 from torchx_core.schedulers.stored import handle_of
@@ -112,7 +112,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         return None if record is None else native(record)
 
     def _read(self, directory: str) -> AppRecord | None:
-        return read_record(directory)
+        return AppRecord.read_from(directory)
 
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, having asked Slurm about all of them together."""

@@ -62,7 +62,6 @@ from torchx_core.schedulers.slurm.record import (
     SUBMIT_LOCK,
     VERSION,
     AppRecord,
-    read_record,
 )
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.supervisor.reading import DamagedFile, is_there, open_regular
@@ -91,7 +90,7 @@ def submit(request: SlurmRequest, queue: JobQueue) -> None:
     asked = comparable_request(request.app, request.cfg)
     while True:
         _create(request, asked)
-        record = read_record(request.app_dir)
+        record = AppRecord.read_from(request.app_dir)
         if record is None:
             continue  # deleted, or taken back, meanwhile
         difference = request_differences(record.asked, asked, slurm_run_opts())
@@ -192,7 +191,7 @@ def _alone(record: AppRecord) -> Generator[int | None]:
     lock = _open_lock(record)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        present = read_record(record.directory)
+        present = AppRecord.read_from(record.directory)
         yield lock if present is not None and present.incarnation == record.incarnation else None
     finally:
         release(lock)

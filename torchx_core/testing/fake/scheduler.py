@@ -20,7 +20,7 @@ from torchx_core.schedulers.local import CWDImageProvider, LocalRequest, LocalSc
 from torchx_core.schedulers.local.options import local_run_opts
 from torchx_core.schedulers.local.record import AppRecord, encode_record
 from torchx_core.schedulers.local.request import render
-from torchx_core.schedulers.local.view import app_state, describe
+from torchx_core.schedulers.local.view import app_state, status
 from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts
 from torchx_core.supervisor import machine
 from torchx_core.testing.fake.app import FakeApp
@@ -96,7 +96,7 @@ class FakeScheduler(Scheduler[LocalRequest]):
             app = self._find(app_id)
             if app is None:
                 return None
-            known = describe(app.record, app.state, app_id)
+            known = DescribeAppResponse.of(app_id, app.record.app, status(app.record, app.state))
             app.turn()
             return known
 

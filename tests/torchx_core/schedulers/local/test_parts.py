@@ -106,8 +106,8 @@ def test_prune_removes_what_killed_submits_left(
 
 def test_a_network_file_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A state directory on NFS is an error that says what to do; one below a local mount is not."""
-    mounts = [("/", "ext4"), ("/home", "nfs4"), ("/home/me/scratch", "xfs")]
-    monkeypatch.setattr("torchx_core.schedulers.local.host_check._mounts", lambda: mounts)
+    mounts = [("/", "ext4", ["rw"]), ("/home", "nfs4", ["rw"]), ("/home/me/scratch", "xfs", ["rw"])]
+    monkeypatch.setattr("torchx_core.schedulers.local.host_check.mounts", lambda: mounts)
     with pytest.raises(SchedulerError, match=r"network file system \(nfs4\)"):
         check_file_system("/home/me/state")
     check_file_system("/home/me/scratch/state")

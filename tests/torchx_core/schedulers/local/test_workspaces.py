@@ -112,7 +112,7 @@ import os, signal, sys
 from torchx_core.schedulers.local import image_store
 from torchx_core.specs import Role, Workspace
 
-image_store._rename_unless_there = lambda fresh, image: os.kill(os.getpid(), signal.SIGKILL)
+image_store.rename_unless_there = lambda fresh, image: os.kill(os.getpid(), signal.SIGKILL)
 store, base, project = sys.argv[1:]
 image_store.ImageStore(store).build(Role("r", base, workspace=Workspace({project: ""})))
 """
