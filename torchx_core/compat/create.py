@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final, NamedTuple
+from dataclasses import replace
+from typing import ClassVar, Final
 
 from torchx_core.compat import PREFIX, _torchx
 from torchx_core.compat.backend import Backend
@@ -25,39 +26,22 @@ __all__ = ["KNOWN", "UNKNOWN", "factory"]
 # told, so retries are not claimed, which Docker, Slurm and Kubernetes do make. TorchX builds workspaces while
 # it renders a request, and a dry run here builds nothing. No scheduler there tells when a line was written.
 
+_SERVICE: Final = Capabilities(
+    tail=True,
+    survives_submitter=True,
+    resource_limits=True,
+    cancelled_state=True,
+    exit_codes=False,
+    log_times=False,
+    grace_period=False,
+)
 KNOWN: Final = {
     LOCAL_CLASS: Capabilities(tail=True, cancelled_state=True, log_times=False),
-    "torchx.schedulers.docker_scheduler.DockerScheduler": Capabilities(
-        tail=True,
-        survives_submitter=True,
-        submit_once=True,
-        mounts=True,
-        resource_limits=True,
-        cancelled_state=True,
-        exit_codes=False,
-        log_times=False,
-        grace_period=False,
-    ),
-    "torchx.schedulers.slurm_scheduler.SlurmScheduler": Capabilities(
-        tail=True,
-        survives_submitter=True,
-        resource_limits=True,
-        cancelled_state=True,
-        exit_codes=False,
-        log_times=False,
-        grace_period=False,
-    ),  # not submit_once: a job's number is unknown until sbatch has answered
-    "torchx.schedulers.kubernetes_scheduler.KubernetesScheduler": Capabilities(
-        tail=True,
-        survives_submitter=True,
-        submit_once=True,
-        mounts=True,
-        resource_limits=True,
-        cancelled_state=True,
-        exit_codes=False,
-        log_times=False,
-        grace_period=False,
-        separate_streams=False,
+    "torchx.schedulers.docker_scheduler.DockerScheduler": replace(_SERVICE, submit_once=True, mounts=True),
+    # not submit_once: a job's number is unknown until sbatch has answered
+    "torchx.schedulers.slurm_scheduler.SlurmScheduler": _SERVICE,
+    "torchx.schedulers.kubernetes_scheduler.KubernetesScheduler": replace(
+        _SERVICE, submit_once=True, mounts=True, separate_streams=False
     ),
 }
 """Class of the TorchX scheduler -> its capabilities; subclasses have their base's."""
@@ -80,19 +64,13 @@ def factory(backend: str) -> Callable[..., BridgeScheduler]:
     """
 
     def create(session_name: str, *, state_dir: str | None = None, **params: object) -> BridgeScheduler:
-        root = state_root(state_dir)
-        made = _make(backend, session_name, root, params)
-        return _class_of(made.backend)(backend, session_name, made.backend, made.store)
+        made, store = _make(backend, session_name, state_root(state_dir), params)
+        return _class_of(made)(backend, session_name, made, store)
 
     return create
 
 
-class _Made(NamedTuple):
-    backend: Backend
-    store: Store
-
-
-_KEPT: Final[dict[tuple[int, str, str, str], _Made]] = {}
+_KEPT: Final[dict[tuple[int, str, str, str], tuple[Backend, Store]]] = {}
 """TorchX's local schedulers, for as long as this process lives.
 
 Each knows only the apps that it started itself, so there must be one for all runners of a session; and
@@ -101,7 +79,7 @@ closing a runner must not end them.
 _LOCK = threading.Lock()
 
 
-def _make(backend: str, session_name: str, root: str, params: Mapping[str, object]) -> _Made:
+def _make(backend: str, session_name: str, root: str, params: Mapping[str, object]) -> tuple[Backend, Store]:
     # by process id as well: what a fork inherits are its parent's apps, not its own
     key = (os.getpid(), backend, session_name, repr(sorted(params.items())))
     with _LOCK:
@@ -110,8 +88,8 @@ def _make(backend: str, session_name: str, root: str, params: Mapping[str, objec
         upstream = _torchx.make_scheduler(backend, backend.removeprefix(PREFIX), session_name, params)
         made = _backend(backend, upstream)
         if made.survives:
-            return _Made(made, DiskStore(root, backend, session_name))
-        return _KEPT.setdefault(key, _Made(made, MemoryStore()))
+            return made, DiskStore(root, backend, session_name)
+        return _KEPT.setdefault(key, (made, MemoryStore()))
 
 
 def _backend(backend: str, upstream: _torchx.Upstream) -> Backend:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from torchx_core.errors import InvalidCursorError
+from torchx_core.schedulers.cursors import fields_of
 
 __all__ = ["Place", "decode", "encode"]
 
@@ -36,13 +37,7 @@ def decode(cursor: str, incarnation: str) -> Place:
     Raises:
         InvalidCursorError: It is none, or belongs to another app.
     """
-    try:
-        value: object = json.loads(cursor)
-    except (ValueError, RecursionError) as err:
-        raise InvalidCursorError(cursor, "not JSON") from err
-    if not isinstance(value, dict):
-        raise InvalidCursorError(cursor, "not a JSON object")
-    content = cast("dict[str, object]", value)
+    content = fields_of(cursor)
     told, logs = content.get("told"), content.get("logs")
     if not isinstance(told, list) or not isinstance(logs, dict):
         raise InvalidCursorError(cursor, "it lacks 'told' or 'logs'")

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from torchx_core.errors import InvalidCursorError
 
-__all__ = ["seal", "unseal"]
+__all__ = ["fields_of", "seal", "unseal"]
 
 T = TypeVar("T")
 
@@ -36,13 +36,7 @@ def unseal(cursor: str, load: Callable[[object], T], *, app: str, version: int) 
     Raises:
         InvalidCursorError: It is no cursor, or another app's.
     """
-    try:
-        value = cast("object", json.loads(cursor))
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise InvalidCursorError(cursor, "not a JSON object")
-    fields = cast("dict[str, object]", value)
+    fields = fields_of(cursor)
     if fields.get("v") != version:
         raise InvalidCursorError(cursor, f"its version is not {version}")
     if fields.get("app") != app:
@@ -51,3 +45,18 @@ def unseal(cursor: str, load: Callable[[object], T], *, app: str, version: int) 
         return load(fields.get("at"))
     except (AttributeError, KeyError, TypeError, ValueError) as err:
         raise InvalidCursorError(cursor, "it points nowhere") from err
+
+
+def fields_of(cursor: str) -> dict[str, object]:
+    """Return what the cursor holds.
+
+    Raises:
+        InvalidCursorError: It is no JSON object.
+    """
+    try:
+        value = cast("object", json.loads(cursor))
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidCursorError(cursor, "not a JSON object")
+    return cast("dict[str, object]", value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.reading import DamagedFile, parse_object, read_bytes
@@ -13,20 +14,7 @@ from torchx_core.supervisor.shape import Misshapen, build
 MAX_JOURNAL_BYTES = 1 << 30
 """An event may carry an error file, and an app may be restarted thousands of times."""
 
-_TYPES: dict[str, type[machine.Event]] = {
-    t.__name__: t
-    for t in (
-        machine.Began,
-        machine.Started,
-        machine.StartFailed,
-        machine.Exited,
-        machine.StopAsked,
-        machine.GraceOver,
-        machine.Swept,
-        machine.Reported,
-        machine.Lost,
-    )
-}
+_TYPES: dict[str, type[machine.Event]] = {kind.__name__: kind for kind in get_args(machine.Event)}
 
 
 def encode_event(event: machine.Event) -> bytes:

@@ -52,27 +52,14 @@ def confine(name: str, *, cpu: float, mem_mb: int) -> Group:
         cpu: Cores; 0 for no limit.
         mem_mb: Megabytes; 0 for no limit.
     """
-    if cpu <= 0 and mem_mb <= 0:
-        return Group((), "", "")
-    directories: list[str] = []
-    missing: list[str] = []
-    memory_events = ""
-    homes = _homes()
-    if mem_mb > 0:
-        made = _make(homes, "memory", name, _memory_files(mem_mb))
-        if made:
-            directories.append(made)
-            memory_events = _existing(made, "memory.events", "memory.oom_control")
-        else:
-            missing.append(f"memory limit of {mem_mb} MB")
-    if cpu > 0:
-        made = _make(homes, "cpu", name, _cpu_files(cpu))
-        if made and made not in directories:
-            directories.append(made)
-        elif not made:
-            missing.append(f"limit of {cpu:g} cores")
-    text = f"not enforced on this host (no writable control group): {', '.join(missing)}" if missing else ""
-    return Group(tuple(directories), memory_events, text)
+    # A directory; or empty, where no limit is wanted, or None, where none can be had.
+    memory = _make("memory", name, _memory_files(mem_mb)) if mem_mb > 0 else ""
+    cores = _make("cpu", name, _cpu_files(cpu)) if cpu > 0 else ""
+    memory_events = _existing(memory, "memory.events", "memory.oom_control") if memory else ""
+    limits = {f"memory limit of {mem_mb} MB": memory, f"limit of {cpu:g} cores": cores}
+    missing = ", ".join(limit for limit, made in limits.items() if made is None)
+    text = f"not enforced on this host (no writable control group): {missing}" if missing else ""
+    return Group(tuple(dict.fromkeys(filter(None, limits.values()))), memory_events, text)
 
 
 def group_prefix(app: str) -> str:
@@ -149,22 +136,24 @@ def mounts() -> list[tuple[str, str, list[str]]]:
     return rows
 
 
-def _make(
-    homes: dict[str, tuple[int, str]], controller: str, name: str, files: dict[int, tuple[str, str]]
-) -> str | None:
+def _make(controller: str, name: str, files: dict[int, tuple[str, str]]) -> str | None:
+    """Return the directory of the group with that limit, which may be there; None if that fails."""
+    homes = _homes()
     if controller not in homes:
         return None
     version, home = homes[controller]
     directory = os.path.join(home, name)
     file, value = files[version]
+    is_new = not os.path.isdir(directory)  # else another limit of the same attempt has made it
     try:
-        if not os.path.isdir(directory):
+        if is_new:
             os.mkdir(directory)
         with open(os.path.join(directory, file), "w") as target:
             target.write(value)
     except OSError:
-        with suppress(OSError):
-            os.rmdir(directory)
+        if is_new:
+            with suppress(OSError):
+                os.rmdir(directory)
         return None
     return directory
 

@@ -12,7 +12,8 @@ import errno
 import json
 import os
 import stat
-from typing import cast
+from contextlib import contextmanager
+from typing import Generator, cast  # noqa: UP035  (Python 3.7)
 
 MAX_RECORD_BYTES = 64 << 20
 """No record that we write comes near it."""
@@ -78,13 +79,16 @@ def read_bytes(path: str, limit: int = MAX_RECORD_BYTES, *, follow: bool = False
         DamagedFile: It is no regular file, may not be read, or has more bytes than the limit.
         OSError: It cannot be read just now.
     """
-    fd = open_regular(path, follow=follow)
-    try:
-        if os.fstat(fd).st_size > limit:
-            raise DamagedFile(path, f"has more than {limit} bytes")
-        return _read(fd, path, limit)
-    finally:
-        os.close(fd)
+    pieces: list[bytes] = []
+    with _opened(path, follow=follow) as fd:
+        left = limit + 1 if os.fstat(fd).st_size <= limit else 0
+        while left > 0:
+            piece = os.read(fd, min(left, 1 << 20))
+            if not piece:
+                return b"".join(pieces)
+            pieces.append(piece)
+            left -= len(piece)
+    raise DamagedFile(path, f"has more than {limit} bytes")
 
 
 def read_part(path: str, offset: int, size: int) -> bytes:
@@ -97,14 +101,20 @@ def read_part(path: str, offset: int, size: int) -> bytes:
         OSError: It cannot be read just now.
     """
     try:
-        fd = open_regular(path, follow=True)
+        with _opened(path, follow=True) as fd:
+            size = min(size, os.fstat(fd).st_size - offset)  # a damaged size must not take all memory
+            return os.pread(fd, size, offset) if size > 0 else b""
     except FileNotFoundError:
         return b""
+
+
+@contextmanager
+def _opened(path: str, *, follow: bool) -> Generator[int, None, None]:
+    fd = open_regular(path, follow=follow)
     try:
-        size = min(size, os.fstat(fd).st_size - offset)  # a damaged size must not take all memory
-        return os.pread(fd, size, offset) if size > 0 else b""
-    except OSError as err:
-        raise _naming(path, err) from err
+        yield fd
+    except OSError as err:  # with the path, which the kernel does not tell of a descriptor
+        raise OSError(err.errno, err.strerror, path) from err
     finally:
         os.close(fd)
 
@@ -129,26 +139,6 @@ def is_there(path: str) -> bool:
             return True  # whoever reads it says what is wrong
         raise
     return True
-
-
-def _read(fd: int, path: str, limit: int) -> bytes:
-    pieces: list[bytes] = []
-    left = limit + 1
-    try:
-        while left > 0:
-            piece = os.read(fd, min(left, 1 << 20))
-            if not piece:
-                return b"".join(pieces)
-            pieces.append(piece)
-            left -= len(piece)
-    except OSError as err:
-        raise _naming(path, err) from err
-    raise DamagedFile(path, f"has more than {limit} bytes")
-
-
-def _naming(path: str, error: OSError) -> OSError:
-    """Return the error with the path, which the kernel does not tell of a descriptor."""
-    return OSError(error.errno, error.strerror, path)
 
 
 def parse_object(data: bytes, path: str) -> dict[str, object]:

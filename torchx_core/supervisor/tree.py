@@ -1,4 +1,9 @@
-"""Finding and ending processes: the ones below us, and the ones that name an app in their environment."""
+"""The processes of an app: how they are known, found and ended.
+
+An app may submit an app. The guardian of that one is then below the supervisor of the first, which ends
+whatever is below it; it must tell this guardian from its own, for the inner app is one like any other. It
+knows it by its command.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,8 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-
-from torchx_core.supervisor.command import STUB
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -20,6 +23,25 @@ _PAUSE_S = 0.001
 
 APP_MARKER = "TORCHX_LOCAL_APP"
 """Environment variable that names the app's directory in every process of the app."""
+
+# Stays as it is from version to version: an app and the app that it submits may differ in theirs.
+STUB = (
+    "import sys; sys.path.append(sys.argv[1]); from torchx_core.supervisor.main import main;"
+    " main(sys.argv[2], int(sys.argv[3]), [int(fd) for fd in sys.argv[4:]])"
+)
+"""The word of a guardian's command that no other program has; the second after it is the app's directory."""
+
+
+def guardian_command(python: str, package_root: str, app_dir: str, fds: Sequence[int]) -> list[str]:
+    """Return the command that an app's guardian, and the supervisor below it, runs as.
+
+    Args:
+        python: The interpreter.
+        package_root: Where it finds `torchx_core`.
+        app_dir: The app's directory.
+        fds: What it inherits: the descriptors of control pipe, lock and life sign.
+    """
+    return [python, "-I", "-S", "-c", STUB, package_root, app_dir, *map(str, fds)]
 
 
 def adopt_orphans() -> None:

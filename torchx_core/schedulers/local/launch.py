@@ -27,7 +27,6 @@ from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.removing import fresh_path, move_aside, remove_tree, rename_unless_there
 from torchx_core.supervisor.closing import has_begun
-from torchx_core.supervisor.command import command
 from torchx_core.supervisor.reading import is_there, open_regular
 from torchx_core.supervisor.records import (
     ALIVE,
@@ -41,7 +40,7 @@ from torchx_core.supervisor.records import (
     sync_directory,
     write_all,
 )
-from torchx_core.supervisor.tree import APP_MARKER
+from torchx_core.supervisor.tree import APP_MARKER, guardian_command
 
 __all__ = ["create", "start_again"]
 
@@ -170,7 +169,7 @@ def _spawn(app_dir: str, held: list[int]) -> None:
     try:
         with open(os.path.join(app_dir, SUPERVISOR_LOG), "a+b", opener=_open_private) as log:
             shell = subprocess.run(
-                [*_SHELL, *command(sys.executable, package_root, app_dir, held)],
+                [*_SHELL, *guardian_command(sys.executable, package_root, app_dir, held)],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

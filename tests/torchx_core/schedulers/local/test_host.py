@@ -13,6 +13,7 @@ from local_apps import app_of, lines_of
 from torchx_core import AppState, Resource, Runner, get_runner
 from torchx_core.errors import InvalidAppError
 from torchx_core.schedulers import LogLine
+from torchx_core.supervisor import limits
 from torchx_core.supervisor.limits import confine
 from torchx_core.testing import wait_until
 
@@ -51,6 +52,18 @@ def test_a_limit_that_cannot_be_had_is_named() -> None:
     group = confine("torchx/no/such/parent", cpu=2, mem_mb=64)
     assert "memory limit of 64 MB" in group.missing
     assert "limit of 2 cores" in group.missing
+
+
+def test_a_limit_that_fails_leaves_the_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both lie in one directory of a host with the second version of control groups."""
+    monkeypatch.setattr(limits, "_homes", lambda: {name: (2, str(tmp_path)) for name in ("memory", "cpu")})
+    # Nothing in the directory itself: a control group can be removed though it has files.
+    monkeypatch.setattr(limits, "_memory_files", {64: {2: ("../memory.max", "")}}.__getitem__)
+    monkeypatch.setattr(limits, "_cpu_files", {0.001: {2: ("none/cpu.max", "")}}.__getitem__)
+    group = confine("group", cpu=0.001, mem_mb=64)
+    assert group.missing.endswith(": limit of 0.001 cores")
+    assert group.directories == (str(tmp_path / "group"),)
+    assert (tmp_path / "group").is_dir()
 
 
 def test_gpus_are_not_shared_between_apps(state_dir: Path) -> None:
