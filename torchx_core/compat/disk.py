@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 
 from torchx_core.compat.records import Content, Lock, Record, Store, oldest_first
-from torchx_core.errors import CorruptRecordError, RecordUnavailableError
+from torchx_core.errors import CorruptRecordError, RecordUnavailableError, SubmitFailedError
 from torchx_core.schedulers.locks import is_locked, locked
 from torchx_core.schedulers.paths import check_owner, check_readable, file_name, make_private, name_of
 from torchx_core.schedulers.removing import fresh_path, move_aside, remove_tree, rename_unless_there
@@ -39,20 +39,26 @@ class DiskStore(Store):
         self._directory = f"{state_dir}/{backend}/{file_name(session_name)}"
 
     def create(self, app_id: str, asked: Content) -> Record:
-        """Return the app's record; a new one where there was none."""
+        """Return the app's record; a new one where there was none.
+
+        Raises:
+            SubmitFailedError: There is no room for it, or something else in its place; nothing is left.
+        """
         check_readable(self._directory)
         record = self._record(file_name(app_id))
         if not record.is_there():
             check_owner(self._directory)
-        make_private(self._directory)
-        if is_debris(record.directory, _ASKED):  # somebody deleted by hand the fact that makes it an app's
-            clear_debris(record.directory, _ASKED)
         fresh = fresh_path(self._directory)
-        make_private(fresh)
         try:
+            make_private(fresh)
+            if is_debris(record.directory, _ASKED):  # its first fact was deleted by hand
+                clear_debris(record.directory, _ASKED)
             write_once(fresh, _ASKED, _content(asked), durable=True)
             rename_unless_there(fresh, record.directory)
             sync_directory(self._directory)
+        except OSError as err:
+            problem = f"cannot create app {app_id!r} in {self._directory}: {err}"
+            raise SubmitFailedError(problem, retryable=True) from err
         finally:
             remove_tree(fresh)
         return record

@@ -311,12 +311,8 @@ class Supervisor:
             self._timers.set("look", _RETRY_S, self._look)
             return
         if cancel_request:
-            grace = cancel_request.get("grace_s")
-            self._stop(
-                machine.CANCELLED,
-                str(cancel_request.get("msg")),
-                float(str(grace)) if is_number(grace) else None,
-            )
+            grace, msg = cancel_request.get("grace_s"), str(cancel_request.get("msg"))
+            self._stop(machine.CANCELLED, msg, float(str(grace)) if is_number(grace) else None)
 
     def _stop(self, outcome: str, msg: str, grace_s: float | None = None) -> None:
         """Have the app end; one that ends already may be given less time by a user, and by nobody else."""

@@ -16,7 +16,13 @@ from unreachable import unreachable
 from torchx_core.compat.disk import DiskStore
 from torchx_core.compat.memory import MemoryStore
 from torchx_core.compat.records import Store
-from torchx_core.errors import CorruptRecordError, NewerRecordError, RecordUnavailableError, StoredStateError
+from torchx_core.errors import (
+    CorruptRecordError,
+    NewerRecordError,
+    RecordUnavailableError,
+    StoredStateError,
+    SubmitFailedError,
+)
 from torchx_core.testing import wait_until
 
 FIRST = {"incarnation": "a", "created_at": 1.0}
@@ -142,6 +148,25 @@ def test_a_directory_without_its_first_fact_is_replaced(tmp_path: Path) -> None:
     assert record.asked == {"name": "new"}
     with record.locked("submit") as is_there:
         assert is_there
+
+
+def test_something_else_in_the_place_of_a_record_fails_the_submit(tmp_path: Path) -> None:
+    """It is named, and what was begun is taken back."""
+    place = tmp_path / "torchx:x" / "s" / "one"
+    place.parent.mkdir(parents=True)
+    place.write_text("mine")
+    with pytest.raises(SubmitFailedError, match=r"cannot create app 'one'.*Not a directory"):
+        DiskStore(str(tmp_path), "torchx:x", "s").create("one", FIRST)
+    assert [path.read_text() for path in place.parent.iterdir()] == ["mine"]
+
+
+def test_what_was_told_is_not_written_again(tmp_path: Path) -> None:
+    """Whoever looks at an app tells what he sees; only the first one waits for the disk."""
+    record = DiskStore(str(tmp_path), "torchx:x", "s").create("one", FIRST)
+    record.put("running", {"at": 1.0})
+    before = (tmp_path / "torchx:x" / "s" / "one").stat()
+    assert record.put("running", {"at": 2.0}) == {"at": 1.0}
+    assert (tmp_path / "torchx:x" / "s" / "one").stat().st_mtime_ns == before.st_mtime_ns
 
 
 @pytest.mark.parametrize("damage", ["directory", "FIFO", "link in a circle"])

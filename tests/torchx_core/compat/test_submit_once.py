@@ -17,9 +17,15 @@ import pytest
 from torchx_core import AppDef, AppState, Role, Runner, get_runner
 from torchx_core.compat.disk import DiskStore
 from torchx_core.compat.request import BridgeRequest
-from torchx_core.errors import AppIdConflictError, SubmitFailedError, SubmitOutcomeUnknownError
+from torchx_core.errors import (
+    AppIdConflictError,
+    SubmitFailedError,
+    SubmitOutcomeUnknownError,
+    UnknownAppException,
+)
 from torchx_core.schedulers import CancelOutcome
 from torchx_core.schedulers.difference import comparable_request
+from torchx_core.testing import wait_until
 
 BACKEND = "torchx:shelf"
 APP = AppDef("a", [Role("r", "", entrypoint="echo", args=["hello"], num_replicas=2)])
@@ -193,3 +199,20 @@ def test_the_end_is_remembered(new_runner: Callable[[], Runner], shelf: Path) ->
         assert runner.cancel(unseen) is CancelOutcome.UNKNOWN_APP
         runner.delete(unseen)
         assert [row.app_id for row in runner.list(BACKEND)] == ["seen"]
+
+
+def test_an_app_that_is_deleted_meanwhile_has_no_new_owner(
+    new_runner: Callable[[], Runner], tmp_path: Path
+) -> None:
+    """Whoever waited to take it over is told that there is none."""
+    store = DiskStore(str(tmp_path / "state"), BACKEND, "s")
+    with new_runner() as runner, ThreadPoolExecutor(1) as pool:
+        handle = runner.schedule(runner.dryrun(APP, BACKEND, app_id="one"))
+        record = store.find("one")
+        assert record
+        with record.locked("owner"):
+            taken = pool.submit(runner.take_over, handle, "me")
+            wait_until(lambda: "-> FLOCK" in Path("/proc/locks").read_text(), 240)
+            store.remove(record)
+        with pytest.raises(UnknownAppException, match="one"):
+            taken.result()
