@@ -21,12 +21,11 @@ import pytest
 from test_fuzz import INPUTS, SEED, mutated
 
 from torchx_core.errors import TorchXError
-from torchx_core.schedulers.docker.answers import container_of
-from torchx_core.schedulers.docker.client import Api, Engine, Json
+from torchx_core.schedulers.docker.answers import Json, container_of
+from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.endpoint import Endpoint, find_endpoint
-from torchx_core.schedulers.docker.exchange import Request
+from torchx_core.schedulers.docker.exchange import Body, Request
 from torchx_core.schedulers.docker.frames import Frames
-from torchx_core.schedulers.docker.http_body import Body
 from torchx_core.schedulers.docker.polling import look
 from torchx_core.schedulers.docker.request_chain import Questions, RequestChain
 from torchx_core.schedulers.docker.sdk import sdk_client
@@ -231,7 +230,7 @@ def test_docker_may_answer_anything() -> None:
     ]
     with TemporaryDirectory(prefix="s-") as folder, _server(Path(folder, "s")) as handler:
         endpoint = find_endpoint(f"unix://{folder}/s", {})
-        engine = Engine(cast("Api", sdk_client(endpoint)), endpoint)
+        engine = Engine(sdk_client(endpoint), endpoint)
         asks: tuple[Callable[[], object], ...] = (
             lambda: engine.containers({}),
             lambda: engine.volumes({}),

@@ -14,9 +14,9 @@ from docker_images import PYTHON_IMAGE
 
 from torchx_core.runner import Runner
 from torchx_core.schedulers.docker import create_scheduler
-from torchx_core.schedulers.docker.client import Api, Engine
+from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.endpoint import find_endpoint
-from torchx_core.schedulers.docker.sdk import sdk_client
+from torchx_core.schedulers.docker.sdk import Api, sdk_client
 from torchx_core.specs import AppDef, AppStatus, Role
 from torchx_core.testing import wait_until
 from torchx_core.testing.program import python_program
@@ -86,7 +86,7 @@ def logs(client: docker.DockerClient) -> list[str]:
 def connected(url: str, wrap: Callable[[Api], Api] = lambda api: api) -> Engine:
     """Return our client of the engine; ``wrap`` may put something between."""
     endpoint = find_endpoint(url, cast("Mapping[str, str]", {}))
-    return Engine(wrap(cast("Api", sdk_client(endpoint))), endpoint)
+    return Engine(wrap(sdk_client(endpoint)), endpoint)
 
 
 class DyingApi:

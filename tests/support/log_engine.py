@@ -14,8 +14,7 @@ from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
 from torchx_core.schedulers.docker.endpoint import Endpoint
-from torchx_core.schedulers.docker.frames import STDERR, STDOUT, Record
-from torchx_core.schedulers.docker.timestamps import unix_time
+from torchx_core.schedulers.docker.frames import STDERR, STDOUT, Record, unix_time
 
 __all__ = ["LogEngine"]
 

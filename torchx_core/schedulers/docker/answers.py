@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, TypeAlias, cast
 
 from torchx_core.errors import SchedulerError
-from torchx_core.schedulers.docker.api import Json
 
 __all__ = [
     "MEANINGLESS",
     "Container",
     "Inspection",
+    "Json",
+    "LogStorage",
     "Refused",
     "Volume",
     "container_of",
     "inspection_of",
     "labels_of",
+    "read_log_storage",
     "volume_of",
 ]
 
+Json: TypeAlias = Mapping[str, object]
 
 _NOT_FOUND, _CONFLICT, _SERVER_ERROR = 404, 409, 500
+_LOCAL = "local"
+_UNITS = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+_UNREACHED = 1e11
+"""A ``max-size`` of that many bytes bounds no log: the driver ``local`` knows no other word for that."""
 
 
 class Refused(SchedulerError):
@@ -84,6 +91,18 @@ class Inspection:
     restarts: int
 
 
+class LogStorage(NamedTuple):
+    """How the engine keeps a container's log, as far as a reader must know."""
+
+    rotates: bool
+    """The engine drops old ones."""
+    drops_newlines: bool
+    """A line of several records has no newline at its end.
+
+    So nobody can tell whether the very last line had one, if it is that long; it is taken as whole.
+    """
+
+
 MEANINGLESS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading an answer raises that has not the shape of one, as a proxy's in the engine's stead."""
 
@@ -122,3 +141,28 @@ def inspection_of(row: Json) -> Inspection:
         error=str(state.get("Error") or ""),
         restarts=cast("int", row.get("RestartCount") or 0),
     )
+
+
+def read_log_storage(row: Json) -> LogStorage:
+    """Read how the engine keeps the log of the container of which it tells this.
+
+    Source: the defaults of the drivers in the engine's documentation: ``json-file`` keeps all, ``local`` five
+    files of 20 MB. That ``local`` stores no newline after several records was seen on engine 20.10.24.
+
+    Example:
+        >>> read_log_storage(
+        ...     {"HostConfig": {"LogConfig": {"Type": "json-file", "Config": {"max-size": "10m"}}}}
+        ... )
+        LogStorage(rotates=True, drops_newlines=False)
+    """
+    host = cast("Mapping[str, Json]", row["HostConfig"])
+    log = host.get("LogConfig") or {}
+    driver = str(log.get("Type"))
+    config = cast("Mapping[str, str] | None", log.get("Config")) or {}
+    size = config.get("max-size", "20m" if driver == _LOCAL else "-1").lower()
+    return LogStorage(rotates=0 < _bytes(size) < _UNREACHED, drops_newlines=driver == _LOCAL)
+
+
+def _bytes(size: str) -> float:
+    number, unit = size.rstrip("bkmgt"), size.lstrip("-.0123456789")[:1]
+    return float(number or 0) * _UNITS.get(unit, 1)

@@ -9,34 +9,26 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from typing import TypeVar, cast
 
+from requests.exceptions import ReadTimeout, RequestException
+from urllib3.exceptions import HTTPError
+
 from torchx_core.errors import SchedulerError, TorchXError
 from torchx_core.schedulers.docker.answers import (
     MEANINGLESS,
     Container,
+    Json,
     Refused,
     Volume,
     container_of,
     labels_of,
     volume_of,
 )
-from torchx_core.schedulers.docker.api import Api, Filters, Json
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Answer, Request
 from torchx_core.schedulers.docker.request_chain import Questions
+from torchx_core.schedulers.docker.sdk import Api, Filters, unreachable
 
-__all__ = [
-    "NOTHING_CAME",
-    "Api",
-    "Container",
-    "Engine",
-    "Json",
-    "Refused",
-    "Volume",
-    "all_of",
-    "container_of",
-    "each_at_once",
-    "volume_of",
-]
+__all__ = ["NOTHING_CAME", "Engine", "all_of", "each_at_once"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -139,8 +131,6 @@ class Engine:
         Source: the engine goes on when the client leaves (seen on 20.10.24). The first ones of 23.0 and 24.0
         kill at once instead (https://github.com/moby/moby/pull/45738, of June 2023).
         """
-        from requests.exceptions import ReadTimeout
-
         leave_s = _HANDED_OVER_S.get(self.endpoint.parts.scheme, _HANDED_OVER_FAR_S)
         url = f"{self.api.base_url}/v{self.api.api_version}/containers/{container}/stop"
         failure = f"cannot stop container {container}"
@@ -247,11 +237,10 @@ class Engine:
             failure: What could not be done, the start of the message.
             gone_is_fine: It is no error when what was asked about does not exist.
         """
-        from docker.errors import APIError, StreamParseError
-        from requests.exceptions import RequestException
-        from urllib3.exceptions import HTTPError
-
-        from torchx_core.schedulers.docker.sdk import unreachable
+        from docker.errors import (  # here: the SDK costs those nothing who need no engine
+            APIError,
+            StreamParseError,
+        )
 
         try:
             yield

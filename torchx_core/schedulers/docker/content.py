@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, cast
 
 from torchx_core.errors import CorruptRecordError, InvalidInputError, NewerRecordError
-from torchx_core.schedulers.docker.client import Json
+from torchx_core.schedulers.docker.answers import Json
 from torchx_core.schedulers.docker.labels import APP, CONTENT, SESSION
 from torchx_core.schedulers.docker.volume_state import Attempt
 from torchx_core.specs import AppState, AppStatus, is_terminal

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from torchx_core.schedulers.cursors import seal, unseal
+from torchx_core.schedulers.docker.frames import check_timestamp
 from torchx_core.schedulers.docker.lines import LogPlace, StreamPlace
-from torchx_core.schedulers.docker.timestamps import check_timestamp
 
 __all__ = ["AppPlace", "ReplicaPlace", "decode_cursor", "encode_cursor"]
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from torchx_core.errors import TorchXError
 from torchx_core.schedulers import Finding, Verdict
-from torchx_core.schedulers.docker.client import Engine, Json
+from torchx_core.schedulers.docker.answers import Json
+from torchx_core.schedulers.docker.client import Engine
 
 __all__ = ["diagnose"]
 

@@ -10,16 +10,20 @@ from typing import Literal
 from torchx_core.schedulers import AppEvent, Batch, EventFeed, FollowOptions, LogLines, LogsLost
 from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
-from torchx_core.schedulers.docker.events import EventStream
 from torchx_core.schedulers.docker.exchange import Exchange
-from torchx_core.schedulers.docker.frames import STDOUT
+from torchx_core.schedulers.docker.frames import STDOUT, to_seconds
 from torchx_core.schedulers.docker.history import app_history, attempts_begun, last_word, replica_history
 from torchx_core.schedulers.docker.labels import of_app
 from torchx_core.schedulers.docker.lines import Run
 from torchx_core.schedulers.docker.log import ReplicaLog
-from torchx_core.schedulers.docker.notifier import LoopNotifier, Notifier, wait_for, wait_for_async
+from torchx_core.schedulers.docker.notifier import (
+    EventStream,
+    LoopNotifier,
+    Notifier,
+    wait_for,
+    wait_for_async,
+)
 from torchx_core.schedulers.docker.records import AppRecord
-from torchx_core.schedulers.docker.timestamps import to_seconds
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView
 from torchx_core.schedulers.docker.watch import Watch
 from torchx_core.schedulers.reports import read_reports

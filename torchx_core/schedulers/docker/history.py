@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from torchx_core.schedulers.docker.api import Json
+from torchx_core.schedulers.docker.answers import Json
 from torchx_core.schedulers.docker.content import Stop, stop
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView, status
 from torchx_core.schedulers.docker.volume_state import Attempt

@@ -7,15 +7,20 @@ from enum import Enum
 from typing import cast
 from urllib.parse import urlencode
 
-from torchx_core.schedulers.docker.answers import MEANINGLESS
+from torchx_core.schedulers.docker.answers import MEANINGLESS, Json, LogStorage, read_log_storage
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Answer, Exchange, Request
-from torchx_core.schedulers.docker.frames import STDERR, STDOUT, BadFrame, Frames, Record
-from torchx_core.schedulers.docker.lines import LogPlace, Run, StreamLines, StreamPlace
-from torchx_core.schedulers.docker.log_storage import LogStorage, read_log_storage
-from torchx_core.schedulers.docker.seek import Seek
+from torchx_core.schedulers.docker.frames import (
+    STDERR,
+    STDOUT,
+    BadFrame,
+    Frames,
+    Record,
+    moved_back,
+    unix_time,
+)
+from torchx_core.schedulers.docker.lines import LogPlace, Run, Seek, StreamLines, StreamPlace
 from torchx_core.schedulers.docker.shim import MARKER_PREFIX
-from torchx_core.schedulers.docker.timestamps import moved_back, unix_time
 from torchx_core.schedulers.responses import Stream
 
 __all__ = ["ReplicaLog"]
@@ -290,7 +295,7 @@ class ReplicaLog:
         elif self._doing is _Doing.INSPECT:
             answer = Answer(_OK, b"".join(self._body))
             try:
-                self._log_storage = read_log_storage(answer.json)
+                self._log_storage = read_log_storage(cast("Json", answer.json))
             except MEANINGLESS:
                 self._refused(answer, now)
                 return

@@ -11,12 +11,13 @@ from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.answers import (
     Container,
     Inspection,
+    Json,
+    Refused,
     container_of,
     inspection_of,
     volume_of,
 )
-from torchx_core.schedulers.docker.api import Json
-from torchx_core.schedulers.docker.client import NOTHING_CAME, Refused
+from torchx_core.schedulers.docker.client import NOTHING_CAME
 from torchx_core.schedulers.docker.exchange import Answer, Request
 from torchx_core.schedulers.docker.labels import INDEX, of_app
 from torchx_core.schedulers.docker.request_chain import Questions

@@ -12,7 +12,8 @@ from typing import Final, assert_never
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.client import Container, Engine, Refused, all_of, each_at_once
+from torchx_core.schedulers.docker.answers import Container, Refused
+from torchx_core.schedulers.docker.client import Engine, all_of, each_at_once
 from torchx_core.schedulers.docker.decide import Decision, End, Finish, Halt, Launch, Order, decide
 from torchx_core.schedulers.docker.labels import app_key, of_app
 from torchx_core.schedulers.docker.polling import look

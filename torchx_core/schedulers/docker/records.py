@@ -27,7 +27,8 @@ from typing import cast
 
 from torchx_core.errors import CorruptRecordError, InvalidAppError, StoredStateError
 from torchx_core.schedulers.docker import content as said_in
-from torchx_core.schedulers.docker.client import Engine, Json, Refused, Volume
+from torchx_core.schedulers.docker.answers import Json, Refused, Volume
+from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.content import (
     BEGUN,
     FINAL,

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from torchx_core.errors import StoredStateError
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.client import Engine, Refused, all_of, each_at_once
+from torchx_core.schedulers.docker.answers import Refused
+from torchx_core.schedulers.docker.client import Engine, all_of, each_at_once
 from torchx_core.schedulers.docker.labels import (
     KIND,
     NONCE,

@@ -13,7 +13,7 @@ from math import ceil
 from typing import cast
 
 from torchx_core.errors import InvalidRunConfigException
-from torchx_core.schedulers.docker.client import Json
+from torchx_core.schedulers.docker.answers import Json
 from torchx_core.schedulers.docker.hardware import GpuDealer, devices, limits, mounts, ports
 from torchx_core.schedulers.docker.labels import alias, app_key, app_name, of_replica, replica_name
 from torchx_core.schedulers.docker.options import LOG_DRIVERS, NETWORKS, PULLS, SHIMS

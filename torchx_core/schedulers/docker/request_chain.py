@@ -8,8 +8,7 @@ from typing import Generic, TypeAlias, TypeVar
 from torchx_core.errors import TorchXError
 from torchx_core.schedulers.docker.answers import MEANINGLESS, Refused
 from torchx_core.schedulers.docker.endpoint import Endpoint
-from torchx_core.schedulers.docker.exchange import Answer, Exchange, Request
-from torchx_core.schedulers.docker.http_body import ProtocolError
+from torchx_core.schedulers.docker.exchange import Answer, Exchange, ProtocolError, Request
 
 __all__ = ["Questions", "RequestChain"]
 

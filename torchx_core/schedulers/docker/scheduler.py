@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 from threading import Lock
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from torchx_core.errors import (
     AppNotTerminalError,
@@ -24,7 +24,8 @@ from torchx_core.schedulers import (
     Scheduler,
 )
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.client import Api, Container, Engine, Volume, each_at_once
+from torchx_core.schedulers.docker.answers import Container, Volume
+from torchx_core.schedulers.docker.client import Engine, each_at_once
 from torchx_core.schedulers.docker.diagnosis import diagnose
 from torchx_core.schedulers.docker.endpoint import find_endpoint
 from torchx_core.schedulers.docker.feed import DockerFeed
@@ -36,6 +37,7 @@ from torchx_core.schedulers.docker.reconcile import containers_of, end, reconcil
 from torchx_core.schedulers.docker.records import Records, Stop
 from torchx_core.schedulers.docker.removing import debris, remove_everything, remove_unlabelled
 from torchx_core.schedulers.docker.request import DockerRequest, masked, render
+from torchx_core.schedulers.docker.sdk import sdk_client
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.schedulers.docker.view import Phase, status, view_of
 from torchx_core.schedulers.docker.volume_state import VolumeState
@@ -232,10 +234,8 @@ class DockerScheduler(Scheduler[DockerRequest]):
 
 
 def _connect(docker_host: str | None) -> Engine:
-    from torchx_core.schedulers.docker.sdk import sdk_client  # the SDK: nobody pays for it before it is used
-
     endpoint = find_endpoint(docker_host, os.environ)
-    return Engine(cast("Api", sdk_client(endpoint)), endpoint)
+    return Engine(sdk_client(endpoint), endpoint)
 
 
 def ask_to_end(

@@ -1,3 +1,4 @@
+# ruff: noqa: D102  # the SDK documents its methods
 """The Docker SDK's client, over connections of our own.
 
 The SDK's own way over ssh needs another package even to use the ``ssh`` program, and it verifies TLS in a way
@@ -7,9 +8,10 @@ of its own; with one way to connect, what works for requests works for streams.
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable, Iterator, Mapping
 from http.client import RemoteDisconnected
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
@@ -18,36 +20,81 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
 from torchx_core.errors import SchedulerError
+from torchx_core.schedulers.docker.answers import Json
 from torchx_core.schedulers.docker.dial import SshTunnel, Tunnels, connect_tcp, connect_unix
 from torchx_core.schedulers.docker.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from urllib3.response import HTTPResponse
 
-__all__ = ["SdkClient", "sdk_client", "unreachable"]
+__all__ = ["Api", "Filters", "sdk_client", "unreachable"]
+
+Filters: TypeAlias = Mapping[str, list[str]]
 
 _CONNECT_S = 10.0
 _MOST_SSH = 6
 """Connections at a time: a server lets ten (``MaxStartups``) knock at once, and we may not be alone."""
 
 
-class SdkClient(Protocol):
-    """The part of ``docker.APIClient`` that connections are about; its users cast it to theirs."""
+class Api(Protocol):
+    """The part of ``docker.APIClient`` that is used; it documents its methods."""
 
-    def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
-        """Send what begins with the prefix through the adapter."""
-        ...
+    base_url: str
+    api_version: str
+    timeout: float
 
-    def version(self, *, api_version: bool) -> dict[str, object]:
-        """Ask the engine for its version, at an address with or without the version spoken."""
-        ...
+    def create_volume(self, name: str, *, labels: Mapping[str, str]) -> Json: ...
+    def inspect_volume(self, name: str) -> Json: ...
+    def remove_volume(self, name: str) -> None: ...
+    def volumes(self, *, filters: Filters) -> Json: ...
+    def create_network(
+        self, name: str, *, driver: str, labels: Mapping[str, str], check_duplicate: bool
+    ) -> Json: ...
+    def networks(self, *, names: list[str]) -> list[Json]: ...
+    def remove_network(self, net_id: str) -> None: ...
+    def create_container_from_config(self, config: Json, name: str) -> Json: ...
+    def start(self, container: str) -> None: ...
+    def remove_container(self, container: str, *, force: bool, v: bool) -> None: ...
+    def containers(self, *, all: bool, filters: Filters) -> list[Json]: ...  # noqa: A002  # the SDK's
+    def inspect_container(self, container: str) -> Json: ...
+    def put_archive(self, container: str, path: str, data: bytes) -> bool: ...
+    def inspect_image(self, image: str) -> Json: ...
+    def pull(self, repository: str, *, stream: bool, decode: bool) -> Iterable[Json]: ...
+    def get(self, url: str, *, timeout: float) -> Response: ...
+    def post(self, url: str, *, params: Mapping[str, int], timeout: tuple[float, float]) -> Response: ...
+    def push(self, repository: str, *, stream: bool, decode: bool) -> Iterator[Json]: ...
+    def prune_images(self, filters: Json) -> Json: ...
+    def remove_image(self, image: str) -> None: ...
+    def build(  # noqa: PLR0913  # the SDK's
+        self,
+        *,
+        fileobj: Iterator[bytes],
+        custom_context: bool,
+        dockerfile: str,
+        tag: str,
+        buildargs: Mapping[str, str],
+        labels: Mapping[str, str],
+        rm: bool,
+        forcerm: bool,
+        decode: bool,
+    ) -> Iterator[Json]: ...
+    def info(self) -> Json: ...
+    def version(self, *, api_version: bool) -> Json: ...
+    def mount(self, prefix: str, adapter: HTTPAdapter) -> None: ...
+    def close(self) -> None: ...
 
-    def close(self) -> None:
-        """Close the connections."""
-        ...
+
+class Response(Protocol):
+    """The part of an HTTP answer that is used."""
+
+    status_code: int
+    content: bytes
+    text: str
+
+    def close(self) -> None: ...
 
 
-def sdk_client(endpoint: Endpoint, timeout_s: float = 60.0, connections: int = 10) -> SdkClient:
+def sdk_client(endpoint: Endpoint, timeout_s: float = 60.0, connections: int = 10) -> Api:
     """Return a ``docker.APIClient`` that speaks the engine's version; makes one request.
 
     Args:
@@ -83,10 +130,10 @@ def unreachable(endpoint: Endpoint, err: Exception) -> SchedulerError:
     )
 
 
-def _client(endpoint: Endpoint, timeout_s: float, connections: int, version: str) -> SdkClient:
+def _client(endpoint: Endpoint, timeout_s: float, connections: int, version: str) -> Api:
     docker = import_module("docker")
     # A socket that is never opened: the adapter below takes its place.
-    client = cast("SdkClient", docker.APIClient("unix:///engine", version=version, timeout=timeout_s))
+    client = cast("Api", docker.APIClient("unix:///engine", version=version, timeout=timeout_s))
     client.mount("http+docker://", _Adapter(endpoint, connections))
     return client
 

@@ -32,7 +32,8 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import records as store
-from torchx_core.schedulers.docker.client import Engine, Refused, all_of, each_at_once
+from torchx_core.schedulers.docker.answers import Refused
+from torchx_core.schedulers.docker.client import Engine, all_of, each_at_once
 from torchx_core.schedulers.docker.content import UNDONE
 from torchx_core.schedulers.docker.labels import KEY, NONCE, common
 from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts

@@ -12,8 +12,7 @@ from enum import Enum
 from signal import Signals
 from typing import cast
 
-from torchx_core.schedulers.docker.answers import Container, Inspection
-from torchx_core.schedulers.docker.api import Json
+from torchx_core.schedulers.docker.answers import Container, Inspection, Json
 from torchx_core.schedulers.docker.content import attempts
 from torchx_core.schedulers.docker.labels import INDEX, KIND
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, dump_stop

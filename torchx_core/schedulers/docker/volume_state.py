@@ -11,7 +11,15 @@ from typing import cast
 
 from torchx_core.supervisor.reading import MAX_ERROR_FILE_BYTES
 
-__all__ = ["Attempt", "Over", "VolumeState", "archive", "last_result", "read_volume_state"]
+__all__ = [
+    "Attempt",
+    "Over",
+    "VolumeState",
+    "archive",
+    "last_result",
+    "read_volume_state",
+    "report_files",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +105,24 @@ def read_volume_state(archive: bytes, *, complete: bool = False) -> VolumeState:
     )
 
 
+def report_files(archive: bytes) -> dict[tuple[int, int], list[bytes]]:
+    """Return the lines of every report file, by index of the replica and number of the attempt."""
+    files: dict[tuple[int, int], list[bytes]] = {}
+    for name, data in _files(archive):
+        index, _, attempt = name.partition(".")
+        if index.isdecimal() and attempt.isdecimal():
+            files[int(index), int(attempt)] = data.split(b"\n")
+    return files
+
+
 def last_result(archive: bytes) -> object:
     """Return the last result in an archive that has ``/run/torchx/reports``, or None.
 
     Of several replicas' results the one in the file written last counts, in whole seconds.
     """
     result: object = None
-    for name, data in _files(archive):
-        if not name[:1].isdecimal():
-            continue  # another file of /run/torchx
-        for line in data.splitlines():
+    for lines in report_files(archive).values():
+        for line in lines:
             report = _json(line)
             if isinstance(report, dict) and cast("dict[str, object]", report).get("type") == "result":
                 result = cast("dict[str, object]", report).get("value")

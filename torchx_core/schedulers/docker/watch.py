@@ -19,10 +19,10 @@ from torchx_core.schedulers.docker.exchange import Exchange
 from torchx_core.schedulers.docker.polling import lease_renewal, look, reports
 from torchx_core.schedulers.docker.reconcile import carry_out
 from torchx_core.schedulers.docker.records import AppRecord
-from torchx_core.schedulers.docker.reports import read_archive
 from torchx_core.schedulers.docker.request_chain import Questions, RequestChain
 from torchx_core.schedulers.docker.sdk import unreachable
 from torchx_core.schedulers.docker.view import AppView, Phase
+from torchx_core.schedulers.docker.volume_state import report_files
 
 __all__ = ["Watch"]
 
@@ -182,7 +182,7 @@ class Watch:
         if self._fetch is not None:
             self._fetch.close()
             self._fetch = None
-        self.reports = read_archive(archive)
+        self.reports = report_files(archive)
         self._fetched_look = self._ended_look = self._looks
         self._fetch_at = float("inf")
 
@@ -244,7 +244,7 @@ class Watch:
         if self._fetch.failure is not None:
             self._fetch, self._fetch_at = None, now + _REPORTS_S
         elif self._fetch.done:
-            found, self._fetch = read_archive(self._fetch.result), None
+            found, self._fetch = report_files(self._fetch.result), None
             self._fetch_pause_s = _REPORTS_S if found != self.reports else 2 * self._fetch_pause_s
             self._fetch_pause_s = min(self._fetch_pause_s, _IDLE_REPORTS_S)
             self.reports, self._fetched_look = found, self._fetching_look

@@ -13,13 +13,13 @@ from __future__ import annotations
 import logging
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Protocol, cast
+from collections.abc import Iterable, Mapping
+from typing import Final, cast
 
 from torchx_core.errors import InvalidRunConfigException, SchedulerError
-from torchx_core.schedulers.docker.api import Json
+from torchx_core.schedulers.docker.answers import Json, Refused
 from torchx_core.schedulers.docker.build_context import archive
-from torchx_core.schedulers.docker.client import Engine, Refused
+from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.workspaces import Entry, digest, walk
 from torchx_core.specs import CfgVal, Role, Workspace
 
@@ -40,28 +40,6 @@ _ENGINES_OWN = (" ---> ", "Removing intermediate container ")
 _LAST_LINES = 5
 
 logger: Final = logging.getLogger(__name__)
-
-
-class _Api(Protocol):
-    """The part of ``docker.APIClient`` that is used here."""
-
-    def inspect_image(self, image: str) -> Json: ...
-    def push(self, repository: str, *, stream: bool, decode: bool) -> Iterator[Json]: ...
-    def prune_images(self, filters: Json) -> Json: ...
-    def remove_image(self, image: str) -> None: ...
-    def build(  # noqa: PLR0913  # the SDK's
-        self,
-        *,
-        fileobj: Iterator[bytes],
-        custom_context: bool,
-        dockerfile: str,
-        tag: str,
-        buildargs: Mapping[str, str],
-        labels: Mapping[str, str],
-        rm: bool,
-        forcerm: bool,
-        decode: bool,
-    ) -> Iterator[Json]: ...
 
 
 def workspace_image(role: Role, cfg: Mapping[str, CfgVal]) -> str:
@@ -105,7 +83,7 @@ def build_workspace(engine: Engine, role: Role, cfg: Mapping[str, CfgVal]) -> st
         _check_unchanged(engine, role, cfg, name)
     if cfg.get("image_repo"):
         with engine.asked(failure := f"cannot push image {name}"):
-            _finish(_api(engine).push(name, stream=True, decode=True), failure)
+            _finish(engine.api.push(name, stream=True, decode=True), failure)
     return name
 
 
@@ -123,7 +101,7 @@ def prune_workspaces(engine: Engine, older_than_s: int = 3600) -> list[str]:
         filters["until"] = f"{older_than_s}s"
     try:
         with engine.asked("cannot remove workspaces that nobody uses"):
-            answer = _api(engine).prune_images(filters)
+            answer = engine.api.prune_images(filters)
     except Refused as err:
         if err.conflict:
             return []
@@ -159,7 +137,7 @@ def _build(engine: Engine, entries: list[Entry], name: str, role: Role, base_id:
     texts, arguments = _recipe(entries, role)
     logger.info("building the workspace of role %s on image %s", role.name, role.image)
     with engine.asked(failure := f"cannot build the workspace of role {role.name!r} on image {role.image}"):
-        steps = _api(engine).build(
+        steps = engine.api.build(
             fileobj=archive(entries, texts),
             custom_context=True,
             dockerfile=DOCKERFILE,
@@ -178,7 +156,7 @@ def _check_unchanged(engine: Engine, role: Role, cfg: Mapping[str, CfgVal], name
     if workspace_image(role, cfg) == name:
         return
     with engine.asked(f"cannot remove image {name}"):
-        _api(engine).remove_image(name)
+        engine.api.remove_image(name)
     raise SchedulerError(
         f"the workspace of role {role.name!r} changed while its image was built; submit again", retryable=True
     )
@@ -218,15 +196,11 @@ def _inspect(engine: Engine, image: str) -> Json | None:
     """Return the image as the engine has it, or None."""
     try:
         with engine.asked(f"cannot look for image {image}"):
-            return _api(engine).inspect_image(image)
+            return engine.api.inspect_image(image)
     except Refused as err:
         if not err.not_found:
             raise
         return None
-
-
-def _api(engine: Engine) -> _Api:
-    return cast("_Api", engine.api)
 
 
 def _labels(image: Json) -> Mapping[str, str]:

@@ -9,10 +9,11 @@ import pytest
 from docker.errors import APIError
 from requests import Response
 
-from torchx_core.schedulers.docker.api import Api
-from torchx_core.schedulers.docker.client import Engine, Refused
+from torchx_core.schedulers.docker.answers import Refused
+from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.polling import reports
+from torchx_core.schedulers.docker.sdk import Api
 
 ENDPOINT = Endpoint(url="unix:///run/docker.sock", origin="test")
 

@@ -8,9 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchx_core.schedulers.docker.frames import STDERR, STDOUT, SYSTEM, BadFrame, Frames, Record
-from torchx_core.schedulers.docker.http_body import Body, ProtocolError
-from torchx_core.schedulers.docker.timestamps import check_timestamp, moved_back, to_seconds, unix_time
+from torchx_core.schedulers.docker.exchange import Body, ProtocolError
+from torchx_core.schedulers.docker.frames import (
+    STDERR,
+    STDOUT,
+    SYSTEM,
+    BadFrame,
+    Frames,
+    Record,
+    check_timestamp,
+    moved_back,
+    to_seconds,
+    unix_time,
+)
 
 STAMP = b"2026-11-21T14:36:18.123456789Z"
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchx_core.schedulers.docker.frames import STDERR, STDOUT, Record
-from torchx_core.schedulers.docker.lines import MAX_LINE, Run, StreamLines, StreamPlace
-from torchx_core.schedulers.docker.seek import Seek
+from torchx_core.schedulers.docker.lines import MAX_LINE, Run, Seek, StreamLines, StreamPlace
 
 KEY = "54b078eb6902"
 RECORD = 1 << 14

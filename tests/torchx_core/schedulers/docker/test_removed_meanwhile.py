@@ -17,10 +17,10 @@ from docker_images import SHELL_IMAGE
 from torchx_core.errors import SchedulerError
 from torchx_core.runner import Runner
 from torchx_core.schedulers.docker import DockerRequest
-from torchx_core.schedulers.docker.api import Api
 from torchx_core.schedulers.docker.labels import NONCE, app_name, of_replica, replica_name
 from torchx_core.schedulers.docker.reconcile import reconcile
 from torchx_core.schedulers.docker.removing import remove_everything
+from torchx_core.schedulers.docker.sdk import Api
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until

@@ -29,7 +29,8 @@ from torchx_core.errors import (
 from torchx_core.runner import Runner
 from torchx_core.schedulers.docker import DockerRequest
 from torchx_core.schedulers.docker import submit as submitting
-from torchx_core.schedulers.docker.client import Api, Engine
+from torchx_core.schedulers.docker.client import Engine
+from torchx_core.schedulers.docker.sdk import Api
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.specs import AppDef, AppState, BindMount, CfgVal, Resource, Role
 from torchx_core.testing import wait_until

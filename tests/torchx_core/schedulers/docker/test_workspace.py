@@ -20,10 +20,9 @@ from requests import Response
 
 from torchx_core import AppDef, get_runner
 from torchx_core.errors import InvalidAppError, InvalidRunConfigException, SchedulerError
-from torchx_core.schedulers.docker.api import Api
 from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.docker.endpoint import find_endpoint
-from torchx_core.schedulers.docker.sdk import sdk_client
+from torchx_core.schedulers.docker.sdk import Api, sdk_client
 from torchx_core.schedulers.docker.workspace import (
     LABEL,
     build_workspace,
@@ -68,7 +67,7 @@ def calls(builder: Engine) -> Calls:
 def connect(engine: DockerEngine) -> Engine:
     """Connect to the engine, with the login that the environment has now."""
     endpoint = find_endpoint(engine.url, {})
-    return Engine(cast("Api", sdk_client(endpoint)), endpoint)
+    return Engine(sdk_client(endpoint), endpoint)
 
 
 @pytest.fixture
