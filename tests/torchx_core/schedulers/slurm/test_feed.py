@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import pytest
 
@@ -18,7 +18,9 @@ from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import AppRecord
-from torchx_core.schedulers.slurm.remote.batches import BatchRequests, load_batch
+from torchx_core.schedulers.slurm.remote.handler import Handler
+from torchx_core.schedulers.slurm.remote.wire import dump
+from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
 from torchx_core.specs import AppState
 from torchx_core.supervisor.records import Json
 
@@ -87,15 +89,25 @@ def test_over_ssh_too_a_follower_gets_past_what_it_leaves_out(
     """It is the follower that knows the place: each answer has to bring it further."""
     write(tmp_path / "log" / "0", 0, "first", *["warning"] * 200, "last")
     options = FollowOptions(streams=Stream.STDOUT, batch_bytes=64)
-    requests = BatchRequests(lambda question: follow(question["cursor"], options))
-    question: Json = {"feed": "f", "cursor": None, "patience_s": 0.0}
+    handler = Handler(lambda _session, _root: cast("SlurmScheduler", _Opener(follow)))
+    question: Json = {"session": "s", "state_dir": "/s", "app_id": "a", "feed": "f", "cursor": None}
+    question |= {"patience_s": 0.0, "options": dump(options)}
     texts: list[str] = []
     for _ in range(400):
-        told = asyncio.run(requests.pull(question))["batch"]
-        if told is None:
+        batch, _ = asyncio.run(handler.pull(question))
+        if not batch.events and batch.cursor == question["cursor"]:
             break
-        batch = load_batch(cast("Json", told))
         texts += [line.text for line in batch.lines()]
         question["cursor"] = batch.cursor
-    requests.close()
+    handler.close()
     assert texts == ["first", "last"]
+
+
+class _Opener(NamedTuple):
+    """Of a scheduler what opens feeds."""
+
+    open_feed: Callable[..., SlurmFeed]
+
+    def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> SlurmFeed:  # noqa: ARG002
+        """Open one."""
+        return self.open_feed(cursor, options)

@@ -19,9 +19,8 @@ from contextlib import suppress
 from typing import Final, cast
 
 from torchx_core.errors import TorchXError
-from torchx_core.schedulers.slurm.remote.batches import BatchRequests
-from torchx_core.schedulers.slurm.remote.failures import dump_error
 from torchx_core.schedulers.slurm.remote.handler import Handler
+from torchx_core.schedulers.slurm.remote.wire import dump, dump_error
 from torchx_core.supervisor.records import Json
 
 __all__ = ["Agent", "main"]
@@ -70,7 +69,6 @@ class Agent:
         self._say = say
         self._handler = handler
         self._idle_s = idle_s
-        self._batch_requests = BatchRequests(self._handler.feed)
         self._rest = b""
         self._at_work: set[asyncio.Task[None]] = set()
         self._heard_at = time.monotonic()
@@ -97,27 +95,28 @@ class Agent:
         for task in self._at_work:
             task.cancel()
         await asyncio.gather(*self._at_work, return_exceptions=True)
-        self._batch_requests.close()
+        self._handler.close()
 
     async def _attend(self, question: Json) -> None:
-        answer = await self._answer(question)
+        answer: Json
+        try:
+            answer = {"ok": dump(await self._answer(question))}
+        except TorchXError as err:
+            answer = {"error": dump_error(err)}
+        except Exception as err:  # noqa: BLE001  (whoever asked must get an answer, and here is nobody else)
+            traceback.print_exc()
+            answer = {"error": dump_error(err)}
         try:
             self._say({"id": question["id"], **answer})
         except BrokenPipeError:
             self._ended.set()
 
-    async def _answer(self, question: Json) -> Json:
-        try:
-            match question["verb"]:
-                case "pull":
-                    return {"ok": await self._batch_requests.pull(question)}
-                case "leave":
-                    self._batch_requests.leave(str(question["feed"]))
-                    return {"ok": None}
-                case _:
-                    return {"ok": await asyncio.to_thread(self._handler.answer, question)}
-        except TorchXError as err:
-            return {"error": dump_error(err)}
-        except Exception as err:  # noqa: BLE001  (whoever asked must get an answer, and here is nobody else)
-            traceback.print_exc()
-            return {"error": dump_error(err)}
+    async def _answer(self, question: Json) -> object:
+        match question["verb"]:
+            case "pull":
+                return await self._handler.pull(question)
+            case "leave":
+                self._handler.leave(str(question["feed"]))
+                return None
+            case _:
+                return await asyncio.to_thread(self._handler.answer, question)

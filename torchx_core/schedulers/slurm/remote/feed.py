@@ -7,7 +7,6 @@ from typing import cast
 
 from torchx_core.schedulers.events import Batch
 from torchx_core.schedulers.scheduler import EventFeed
-from torchx_core.schedulers.slurm.remote.batches import load_batch
 from torchx_core.schedulers.slurm.remote.lines import Share
 from torchx_core.schedulers.slurm.remote.question import Answer
 from torchx_core.supervisor.records import Json
@@ -25,18 +24,17 @@ class RemoteFeed(EventFeed):
     way, so nobody is sent more than he reads.
     """
 
-    def __init__(self, share: Share, question: Json, opened: Json) -> None:
+    def __init__(self, share: Share, question: Json, opened: tuple[str, bool]) -> None:
         """Hold nothing yet: a stream may never be read, and then nobody closes it.
 
         Args:
             share: The way to the login node; the feed's own.
             question: Which app, and what of it.
-            opened: Where the stream begins, as the agent says.
+            opened: Where the stream begins, and whether it has ended there, as the agent says.
         """
         self._share = share
         self._question = {**question, "verb": "pull", "feed": os.urandom(8).hex()}
-        self._cursor = str(opened["cursor"])
-        self._done = bool(opened["done"])
+        self._cursor, self._done = opened
         self._answer: Answer | None = None
         self._asked = False
         self._caught_up = False
@@ -66,14 +64,12 @@ class RemoteFeed(EventFeed):
         if not self._answer.is_there:
             return None
         answer, self._answer = self._answer, None
-        told = cast("Json", answer.take())
-        self._done = bool(told["done"])
-        batch = None if told["batch"] is None else load_batch(cast("Json", told["batch"]))
-        if batch is None:
-            self._caught_up = bool(told["caught_up"])
+        batch, self._done = cast("tuple[Batch, bool]", answer.take())
+        if not batch.events and batch.cursor == self._cursor:
+            self._caught_up = batch.answered
             self._patience_s = _PATIENCE_S
-        else:
-            self._cursor = batch.cursor
+            return None
+        self._cursor = batch.cursor
         return batch
 
     def _ask(self) -> Answer:

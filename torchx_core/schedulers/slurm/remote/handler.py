@@ -1,20 +1,19 @@
-"""Answers one question on the login node: from plain JSON values to plain JSON values."""
+"""Answers questions on the login node: what the scheduler's methods are told, and what feeds have to say."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
+from operator import methodcaller
 from typing import Final, TypeAlias, cast
 
+from torchx_core.schedulers.events import Batch
 from torchx_core.schedulers.paths import default_state_dir
+from torchx_core.schedulers.responses import FollowOptions
 from torchx_core.schedulers.scheduler import EventFeed, Scheduler
-from torchx_core.schedulers.slurm.remote.answers import (
-    dump_description,
-    dump_findings,
-    dump_rows,
-    load_options,
-)
-from torchx_core.schedulers.slurm.remote.requests import load_request
+from torchx_core.schedulers.slurm.remote.requests import name_directories
+from torchx_core.schedulers.slurm.remote.wire import load
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
 from torchx_core.specs import AppDryRunInfo
@@ -23,7 +22,23 @@ from torchx_core.supervisor.records import Json
 __all__ = ["Handler"]
 
 _Scheduler: TypeAlias = Scheduler[SlurmRequest]
-_Verb: TypeAlias = Callable[["Handler", _Scheduler, Json], object]
+
+_METHODS: Final = frozenset(
+    {
+        "cancel",
+        "delete",
+        "describe",
+        "describe_native",
+        "diagnose",
+        "list",
+        "owner",
+        "prune",
+        "schedule",
+        "size_bytes",
+        "take_over",
+    }
+)
+"""What of a scheduler's may be asked for by its name."""
 
 
 def _make_scheduler(session: str, state_dir: str) -> _Scheduler:
@@ -31,7 +46,10 @@ def _make_scheduler(session: str, state_dir: str) -> _Scheduler:
 
 
 class Handler:
-    """Has a scheduler for every session that it is asked about."""
+    """Has a scheduler for every session that it is asked about, and keeps followers' feeds open.
+
+    A feed stays open between two questions; the cursor in the question decides all the same.
+    """
 
     def __init__(self, make: Callable[[str, str], _Scheduler] = _make_scheduler) -> None:
         """Be asked nothing yet.
@@ -41,6 +59,7 @@ class Handler:
         """
         self._make = make
         self._schedulers: dict[tuple[str, str], _Scheduler] = {}
+        self._feeds: dict[str, EventFeed] = {}
 
     def answer(self, question: Json) -> object:
         """Return the answer; may take as long as Slurm takes. Called from several threads.
@@ -48,18 +67,66 @@ class Handler:
         Raises:
             TorchXError: As the scheduler's method of that name does.
         """
-        return _VERBS[str(question["verb"])](self, self._scheduler(question), question)
+        verb, scheduler = str(question["verb"]), self._scheduler(question)
+        if verb == "open":
+            feed = self._open_feed(question)
+            try:
+                return feed.cursor, feed.done
+            finally:
+                feed.close()
+        if verb not in _METHODS:
+            raise KeyError(verb)
+        words = cast("Json", load(question["words"]))
+        if verb == "schedule":
+            request = cast("SlurmRequest", words["request"])
+            request = name_directories(request, home=os.path.expanduser("~"), state=_root(question))
+            return scheduler.schedule(AppDryRunInfo(request, str))
+        return cast("object", methodcaller(verb, **words)(scheduler))
 
-    def feed(self, question: Json) -> EventFeed:
-        """Open the feed that the question is about, at its cursor.
+    async def pull(self, question: Json) -> tuple[Batch, bool]:
+        """Return the batch behind the cursor, or after a while a tick; and whether it is the last one.
 
         Raises:
-            UnknownAppException: There is no such app.
+            UnknownAppException: The app was deleted.
             InvalidCursorError: The cursor is not one of this app's.
         """
+        name = str(question["feed"])
+        feed = self._feeds.get(name)
+        if feed is None or feed.cursor != question["cursor"]:
+            self.leave(name)
+            feed = self._feeds[name] = self._open_feed(question)
+        try:
+            batch, done = await self._next(name, feed, cast("float", question["patience_s"]))
+        except BaseException:
+            self.leave(name)
+            raise
+        if done:
+            self.leave(name)
+        return batch, done
+
+    async def _next(self, name: str, feed: EventFeed, patience_s: float) -> tuple[Batch, bool]:
+        until = time.monotonic() + patience_s
+        while self._feeds.get(name) is feed:  # else its follower has left meanwhile
+            batch = feed.poll()
+            if batch is not None or feed.done or time.monotonic() >= until:
+                return batch or Batch(events=(), cursor=feed.cursor, answered=feed.caught_up), feed.done
+            await feed.wait_async(until - time.monotonic())
+        return Batch(events=(), cursor=feed.cursor, answered=False), False
+
+    def leave(self, name: str) -> None:
+        """Close a follower's feed, if it is open."""
+        if name in self._feeds:
+            self._feeds.pop(name).close()
+
+    def close(self) -> None:
+        """Close all feeds."""
+        for name in list(self._feeds):
+            self.leave(name)
+
+    def _open_feed(self, question: Json) -> EventFeed:
         cursor = cast("str | None", question["cursor"])
-        options = load_options(cast("Json", question["options"]))
-        return self._scheduler(question).feed(_app_id(question), cursor, options)
+        options = cast("FollowOptions", load(question["options"]))
+        return self._scheduler(question).feed(str(question["app_id"]), cursor, options)
 
     def _scheduler(self, question: Json) -> _Scheduler:
         session, root = str(question["session"]), _root(question)
@@ -72,70 +139,3 @@ def _root(question: Json) -> str:
     chosen = cast("str | None", question["state_dir"])
     home = os.path.expanduser("~")
     return os.path.normpath(os.path.join(home, os.path.expanduser(chosen))) if chosen else default_state_dir()
-
-
-def _app_id(question: Json) -> str:
-    return str(question["app_id"])
-
-
-def _schedule(_handler: Handler, scheduler: _Scheduler, question: Json) -> str:
-    home, state = os.path.expanduser("~"), _root(question)
-    request = load_request(cast("Json", question["request"]), home=home, state=state)
-    return scheduler.schedule(AppDryRunInfo(request, str))
-
-
-def _describe(_handler: Handler, scheduler: _Scheduler, question: Json) -> object:
-    told = scheduler.describe(_app_id(question))
-    return None if told is None else dump_description(told)
-
-
-def _cancel(_handler: Handler, scheduler: _Scheduler, question: Json) -> str:
-    return scheduler.cancel(
-        _app_id(question),
-        grace_s=cast("float | None", question["grace_s"]),
-        reason=str(question["reason"]),
-        if_owner=cast("str | None", question["if_owner"]),
-    ).name
-
-
-def _take_over(_handler: Handler, scheduler: _Scheduler, question: Json) -> bool:
-    return scheduler.take_over(
-        _app_id(question),
-        str(question["token"]),
-        expected=cast("str | None", question["expected"]),
-        force=bool(question["force"]),
-    )
-
-
-def _prune(_handler: Handler, scheduler: _Scheduler, question: Json) -> list[str]:
-    return scheduler.prune(
-        max_age_s=cast("float | None", question["max_age_s"]),
-        max_count=cast("int | None", question["max_count"]),
-        max_bytes=cast("int | None", question["max_bytes"]),
-    )
-
-
-def _open(handler: Handler, _scheduler: _Scheduler, question: Json) -> Json:
-    feed = handler.feed(question)
-    try:
-        return {"cursor": feed.cursor, "done": feed.done}
-    finally:
-        feed.close()
-
-
-_VERBS: Final[Mapping[str, _Verb]] = {
-    "cancel": _cancel,
-    "delete": lambda _, scheduler, question: scheduler.delete(
-        _app_id(question), force=bool(question.get("force"))
-    ),
-    "describe": _describe,
-    "describe_native": lambda _, scheduler, question: scheduler.describe_native(_app_id(question)),
-    "diagnose": lambda _, scheduler, __: dump_findings(scheduler.diagnose()),
-    "list": lambda _, scheduler, __: dump_rows(scheduler.list()),
-    "open": _open,
-    "owner": lambda _, scheduler, question: scheduler.owner(_app_id(question)),
-    "prune": _prune,
-    "schedule": _schedule,
-    "size_bytes": lambda _, scheduler, question: scheduler.size_bytes(_app_id(question)),
-    "take_over": _take_over,
-}

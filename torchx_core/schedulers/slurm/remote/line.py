@@ -11,9 +11,9 @@ from typing import Final, cast
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel, Dial
-from torchx_core.schedulers.slurm.remote.failures import load_error
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 from torchx_core.schedulers.slurm.remote.question import Answer, LineError, Question
+from torchx_core.schedulers.slurm.remote.wire import load, load_error
 from torchx_core.supervisor.records import Json
 
 __all__ = ["Line"]
@@ -194,7 +194,7 @@ class Line:
         question = self._open.pop(cast("int", answer["id"]), None)
         if question is not None:
             error = answer.get("error")
-            value = answer["ok"] if error is None else load_error(cast("Json", error))
+            value = load(answer["ok"]) if error is None else load_error(cast("Json", error))
             question.answer.arrive(value)
 
     def _take_all(self) -> list[Question]:

@@ -11,7 +11,8 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from typing import Final, cast
+from dataclasses import fields, replace
+from typing import Any, Final, cast
 
 from torchx_core.errors import InvalidInputError
 from torchx_core.schedulers.paths import file_name
@@ -19,7 +20,7 @@ from torchx_core.schedulers.slurm.request import SlurmRequest, render
 from torchx_core.specs import AppDef, CfgVal
 from torchx_core.supervisor.records import Json
 
-__all__ = ["HOME", "STATE", "dump_request", "load_request", "render_there"]
+__all__ = ["HOME", "STATE", "name_directories", "render_there"]
 
 HOME: Final = "@login-home@"
 """The user's home directory on the login node."""
@@ -54,26 +55,11 @@ def _absolute(path: str) -> str:
     return os.path.normpath(os.path.join(HOME, inside))
 
 
-def dump_request(request: SlurmRequest) -> Json:
-    """Return the request as plain values."""
-    return {
-        "app_id": request.app_id,
-        "app_dir": request.app_dir,
-        "app": request.app.to_dict(),
-        "cfg": dict(request.cfg),
-        "incarnation": request.incarnation,
-        "comment": request.comment,
-        "sbatch": list(request.sbatch),
-        "script": request.script,
-        "plan": request.plan,
-    }
-
-
-def load_request(data: Json, *, home: str, state: str) -> SlurmRequest:
-    """Return the request that `dump_request` was given, with the directories in it.
+def name_directories(request: SlurmRequest, *, home: str, state: str) -> SlurmRequest:
+    """Return the request with the directories in it.
 
     Args:
-        data: The request.
+        request: As `render_there` has made it.
         home: The user's home directory here, on the login node.
         state: The state directory here.
 
@@ -81,7 +67,7 @@ def load_request(data: Json, *, home: str, state: str) -> SlurmRequest:
         InvalidInputError: A directory has a path that a shell or Slurm would take for something else.
     """
     asked = {"app", "cfg"}  # what makes two submits equal stays as it is
-    rendered = {name: value for name, value in data.items() if name not in asked}
+    rendered = {f.name: getattr(request, f.name) for f in fields(request) if f.name not in asked}
     places = {HOME: home, STATE: state}
     for name, path in places.items():
         if name in json.dumps(rendered) and (shlex.quote(path) != path or "%" in path):
@@ -89,18 +75,7 @@ def load_request(data: Json, *, home: str, state: str) -> SlurmRequest:
                 f"cannot use the directory {path!r} on the login node: only letters, digits and @+=:,./_- can"
                 " be in its path; name a state_dir and a job_dir without others in full"
             )
-    filled = cast("Json", _fill(rendered, places))
-    return SlurmRequest(
-        app_id=str(filled["app_id"]),
-        app_dir=str(filled["app_dir"]),
-        app=AppDef.from_dict(cast("Json", data["app"])),
-        cfg=cast("dict[str, CfgVal]", data["cfg"]),
-        incarnation=str(filled["incarnation"]),
-        comment=str(filled["comment"]),
-        sbatch=cast("list[str]", filled["sbatch"]),
-        script=str(filled["script"]),
-        plan=cast("Json", filled["plan"]),
-    )
+    return replace(request, **cast("dict[str, Any]", _fill(rendered, places)))
 
 
 def _fill(value: object, places: Mapping[str, str]) -> object:

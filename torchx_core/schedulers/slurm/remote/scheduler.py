@@ -21,18 +21,13 @@ from torchx_core.schedulers.responses import (
 from torchx_core.schedulers.scheduler import Scheduler
 from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.remote.agent_client import Dial
-from torchx_core.schedulers.slurm.remote.answers import (
-    dump_options,
-    load_description,
-    load_findings,
-    load_rows,
-)
 from torchx_core.schedulers.slurm.remote.feed import RemoteFeed
 from torchx_core.schedulers.slurm.remote.lines import Share
 from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 from torchx_core.schedulers.slurm.remote.question import LineError
-from torchx_core.schedulers.slurm.remote.requests import dump_request, render_there
+from torchx_core.schedulers.slurm.remote.requests import render_there
 from torchx_core.schedulers.slurm.remote.ssh import dial as dial_ssh
+from torchx_core.schedulers.slurm.remote.wire import dump
 from torchx_core.schedulers.slurm.request import SlurmRequest, check_app
 from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
 from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts
@@ -94,7 +89,7 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
         """Have the agent create the app and its job, or attach to the one that an equal request created."""
         request = dryrun_info.request
         try:
-            return str(self._call("schedule", request=dump_request(request)))
+            return str(self._call("schedule", request=request))
         except LineError as err:
             if err.asked:
                 raise SubmitOutcomeUnknownError(request.app_id, str(err)) from err
@@ -103,8 +98,7 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return what is known of the app."""
-        told = self._call("describe", app_id=app_id)
-        return None if told is None else load_description(cast("Json", told))
+        return cast("DescribeAppResponse | None", self._call("describe", app_id=app_id))
 
     def describe_native(self, app_id: str) -> object | None:
         """Return what Slurm says of the app's job."""
@@ -112,7 +106,7 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
 
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first."""
-        return load_rows(self._call("list"))
+        return cast("list[ListAppResponse]", self._call("list"))
 
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
@@ -124,7 +118,7 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
         """
         check_grace(grace_s)
         outcome = self._call("cancel", app_id=app_id, grace_s=grace_s, reason=reason, if_owner=if_owner)
-        return CancelOutcome[str(outcome)]
+        return cast("CancelOutcome", outcome)
 
     def delete(self, app_id: str, *, force: bool = False) -> None:
         """Remove the record and the logs of a terminal app, or of a damaged one."""
@@ -144,7 +138,7 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
     def diagnose(self) -> builtins.list[Finding]:
         """Look at the way to the login node, then at the cluster from there."""
         try:
-            found = load_findings(self._call("diagnose"))
+            found = cast("list[Finding]", self._call("diagnose"))
         except SchedulerError as err:
             return [Finding(subject="login node", verdict=Verdict.PROBLEM, text=str(err))]
         reached = Finding(subject="login node", verdict=Verdict.OK, text=f"{self._node} answers")
@@ -159,9 +153,9 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
 
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> RemoteFeed:
         """Open the app's event stream."""
-        question = {**self._question("open"), "app_id": app_id, "options": dump_options(options)}
-        opened = self._share().call({**question, "cursor": cursor})
-        return RemoteFeed(self._share.again(), question, cast("Json", opened))
+        question = {**self._question("open"), "app_id": app_id, "options": dump(options)}
+        opened = cast("tuple[str, bool]", self._share().call({**question, "cursor": cursor}))
+        return RemoteFeed(self._share.again(), question, opened)
 
     def owner(self, app_id: str) -> str | None:
         """Return the owner's token."""
@@ -172,7 +166,7 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
         return bool(self._call("take_over", app_id=app_id, token=token, expected=expected, force=force))
 
     def _call(self, verb: str, **words: object) -> object:
-        return self._share().call({**self._question(verb), **words})
+        return self._share().call({**self._question(verb), "words": dump(words)})
 
     def _question(self, verb: str) -> Json:
         return {"verb": verb, "session": self.session_name, "state_dir": self._state_dir}

@@ -8,23 +8,23 @@ from typing import cast
 from near_agent import NearNode
 
 from torchx_core import AppDef, Role, Runner
-from torchx_core.schedulers import FollowOptions
+from torchx_core.schedulers import Batch, FollowOptions
 from torchx_core.schedulers.slurm.remote.agent import Agent
-from torchx_core.schedulers.slurm.remote.answers import dump_options
+from torchx_core.schedulers.slurm.remote.wire import dump, load
 from torchx_core.supervisor.records import Json
 
 HELD = AppDef("held", [Role("w", image="", entrypoint="fake", args=["lines:3", "hold"])])
 QUIET = FollowOptions(logs=False)
 
 
-def _line(number: int, verb: str, **words: object) -> bytes:
-    question = {"id": number, "verb": verb, "session": "s", "state_dir": None, **words}
+def _line(number: int, verb: str, **fields: object) -> bytes:
+    question = {"id": number, "verb": verb, "session": "s", "state_dir": None, **fields}
     return json.dumps(question).encode() + b"\n"
 
 
 def _pull(number: int, cursor: str | None, patience_s: float) -> bytes:
-    words = {"app_id": "a", "options": dump_options(QUIET), "cursor": cursor, "patience_s": patience_s}
-    return _line(number, "pull", feed="f", **words)
+    followed = {"app_id": "a", "options": dump(QUIET), "cursor": cursor, "patience_s": patience_s}
+    return _line(number, "pull", feed="f", **followed)
 
 
 class _Asked:
@@ -32,14 +32,15 @@ class _Asked:
 
     def __init__(self, node: NearNode) -> None:
         self.agent = Agent(self._take, node.handler(), idle_s=0.01)
-        self._answers: asyncio.Queue[Json] = asyncio.Queue()
+        self._answers: asyncio.Queue[object] = asyncio.Queue()
 
     def _take(self, answer: Json) -> None:
-        self._answers.put_nowait(cast("Json", answer["ok"]))
+        self._answers.put_nowait(load(answer["ok"]))
 
-    async def ask(self, line: bytes) -> Json:
+    async def ask(self, line: bytes) -> Batch:
         self.agent.hear(line)
-        return cast("Json", (await self._answers.get())["batch"])
+        batch, _done = cast("tuple[Batch, bool]", await self._answers.get())
+        return batch
 
 
 async def _ends(agent: Agent, timeout_s: float) -> bool:
@@ -68,7 +69,7 @@ def test_it_does_not_end_while_somebody_waits() -> None:
     async def followed() -> bool:
         asked = _Asked(node)
         batch = await asked.ask(_pull(0, None, 0.0))
-        asked.agent.hear(_pull(1, str(batch["cursor"]), 600.0))
+        asked.agent.hear(_pull(1, batch.cursor, 600.0))
         return await _ends(asked.agent, 0.5)
 
     assert not asyncio.run(followed())
@@ -81,7 +82,9 @@ def test_questions_arrive_in_pieces() -> None:
 
     async def ask() -> None:
         agent = Agent(answers.append, node.handler(), idle_s=0.01)
-        data = _line(1, "list") + _line(2, "describe", app_id="nobody") + _line(3, "owner", app_id="nobody")
+        nobody = dump({"app_id": "nobody"})
+        data = _line(1, "list", words=dump({}))
+        data += _line(2, "describe", words=nobody) + _line(3, "owner", words=nobody)
         for i in range(0, len(data), 7):
             agent.hear(data[i : i + 7])
         await agent.over()
@@ -100,7 +103,7 @@ def test_the_cursor_in_the_question_decides() -> None:
     with Runner("s", {"slurm": node.host.scheduler}) as runner:
         runner.run(HELD, "slurm", app_id="a")
 
-    async def batches() -> list[Json]:
+    async def batches() -> list[Batch]:
         asked = _Asked(node)
         found = [await asked.ask(_pull(number, None, 0.0)) for number in range(3)]
         asked.agent.hear(b"")
@@ -108,5 +111,5 @@ def test_the_cursor_in_the_question_decides() -> None:
         return found
 
     first, *others = asyncio.run(batches())
-    assert first["events"]
+    assert first.events
     assert others == [first, first]

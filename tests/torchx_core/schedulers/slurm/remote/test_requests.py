@@ -8,7 +8,8 @@ import pytest
 from torchx_core.errors import InvalidAppError, InvalidInputError
 from torchx_core.runner import get_runner
 from torchx_core.schedulers.slurm.options import slurm_run_opts
-from torchx_core.schedulers.slurm.remote.requests import dump_request, load_request, render_there
+from torchx_core.schedulers.slurm.remote.requests import name_directories, render_there
+from torchx_core.schedulers.slurm.remote.wire import dump, load
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.specs import AppDef, BindMount, CfgVal, Role, macros
 from torchx_core.supervisor.records import Json
@@ -19,8 +20,8 @@ APP = AppDef("a", [Role("w", image="", entrypoint="echo", args=["hi", macros.img
 def _arrived(state_dir: str | None = None, *, home: str = "/home/me", **cfg: CfgVal) -> SlurmRequest:
     options = slurm_run_opts().resolve(cfg)
     request = render_there(APP, options, app_id="id", session="s", state_dir=state_dir)
-    sent = cast("Json", json.loads(json.dumps(dump_request(request))))
-    return load_request(sent, home=home, state="/scratch/state")
+    arrived = cast("SlurmRequest", load(json.loads(json.dumps(dump(request)))))
+    return name_directories(arrived, home=home, state="/scratch/state")
 
 
 def _row(request: SlurmRequest) -> Json:
@@ -47,7 +48,7 @@ def test_paths_begin_at_home(path: str, expected: str) -> None:
     request = _arrived(path, job_dir=path, log_dir=path)
     assert request.app_dir == f"{expected}/slurm/s/id"
     assert _row(request)["cwd"] == expected
-    assert _row(request)["log_dir"] == f"{expected}/s/id/w/0"
+    assert _row(request)["log_dir"] == f"{expected}/s/id.{request.incarnation}/w/0"
 
 
 def test_what_makes_two_requests_equal_is_not_touched() -> None:
@@ -83,7 +84,7 @@ def test_a_dry_run_shows_what_is_known() -> None:
     assert "--partition=gpu" in repr(info)
     assert "@login-state@/slurm/torchx/id/job.sh" in repr(info)
     request.sbatch.insert(1, "--exclusive")
-    assert "--exclusive" in load_request(dump_request(request), home="/h", state="/s").sbatch
+    assert "--exclusive" in name_directories(request, home="/h", state="/s").sbatch
 
 
 def test_what_slurm_cannot_run_is_refused_here() -> None:

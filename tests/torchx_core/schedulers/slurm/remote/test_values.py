@@ -40,9 +40,7 @@ from torchx_core.schedulers import (
     Verdict,
 )
 from torchx_core.schedulers.slurm.commands import CommandFailed, NoAnswer
-from torchx_core.schedulers.slurm.remote import answers
-from torchx_core.schedulers.slurm.remote.batches import dump_batch, load_batch
-from torchx_core.schedulers.slurm.remote.failures import dump_error, load_error
+from torchx_core.schedulers.slurm.remote.wire import dump, dump_error, load, load_error
 from torchx_core.specs import AppDef, AppState, AppStatus, ReplicaStatus, Role, RoleStatus
 from torchx_core.supervisor.records import Json
 
@@ -77,7 +75,7 @@ def _sent(value: object) -> Json:
 def test_events(event: AppEvent) -> None:
     """Each of them, in its batch."""
     batch = Batch(events=(event, event), cursor="c")
-    assert load_batch(_sent(dump_batch(batch))) == batch
+    assert load(_sent(dump(batch))) == batch
 
 
 @pytest.mark.parametrize(
@@ -139,11 +137,11 @@ def test_answers() -> None:
         name="app",
         result=[1],
     )
-    assert answers.load_description(_sent(answers.dump_description(told))) == told
+    assert load(_sent(dump(told))) == told
     rows = [ListAppResponse("a", AppState.RUNNING, name="app", submitted_at=1.5)]
-    assert answers.load_rows(_sent(answers.dump_rows(rows))) == rows
+    assert load(_sent(dump(rows))) == rows
     findings = [Finding(subject="slurm", verdict=Verdict.OK, text="22.05", advice="x")]
-    assert answers.load_findings(_sent(answers.dump_findings(findings))) == findings
+    assert load(_sent(dump(findings))) == findings
 
 
 @pytest.mark.parametrize(
@@ -155,11 +153,11 @@ def test_answers() -> None:
 )
 def test_options_of_following(options: FollowOptions) -> None:
     """All of them."""
-    assert answers.load_options(_sent(answers.dump_options(options))) == options
+    assert load(_sent(dump(options))) == options
 
 
 def test_an_app_without_roles_or_name() -> None:
     """Is no reason to fail."""
     empty = DescribeAppResponse("a", AppState.UNKNOWN, 0, name="")
-    assert answers.load_description(_sent(answers.dump_description(empty))) == empty
+    assert load(_sent(dump(empty))) == empty
     assert AppDef("").to_dict()["roles"] == []
