@@ -110,7 +110,8 @@ def _load(name: str, target: str) -> SchedulerFactory:
     except (ImportError, AttributeError) as err:
         if isinstance(err, ModuleNotFoundError) and name in _EXTRAS:
             how = f"pip install 'torchx-core[{_EXTRAS[name]}]'"
-            raise SchedulerError(f"scheduler {name!r} needs the package {err.name}: {how}") from err
+            package = str(err.name).partition(".")[0]
+            raise SchedulerError(f"scheduler {name!r} needs the package {package}: {how}") from err
         raise SchedulerError(f"scheduler {name!r} cannot be loaded from {target}: {err}") from err
 
 

@@ -22,8 +22,9 @@ from torchx_core.errors import (
     UnknownAppException,
     UnknownReplicaError,
 )
+from torchx_core.runner.lines import check_window
 from torchx_core.schedulers import Batch, LogLines, LogsLost, Stream
-from torchx_core.specs import make_app_handle
+from torchx_core.specs import make_app_handle, parse_app_handle
 
 __all__ = ["LogTarget", "command", "parse_target"]
 
@@ -77,6 +78,8 @@ def command(output: Output, target: str, **options: Unpack[_Options]) -> int:
         until=options["until"],
     )
     with get_runner() as runner:
+        scheduler = runner.scheduler(parse_app_handle(wanted.app_handle).scheduler_backend)
+        check_window(scheduler, options["since"], options["until"])
         _check_replicas(runner, wanted)
         batches = runner.follow(
             wanted.app_handle,

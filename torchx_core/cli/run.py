@@ -108,7 +108,7 @@ def _submit(
     with Interrupts(unasked=Phase.CANCELLING) as interrupts:  # from here on Ctrl-C is about the app
         app_handle = runner.schedule(info)
         _announce(output, runner, app_handle)
-        if not stay:
+        if not stay and interrupts.look() is Phase.FOLLOWING:  # else somebody wants the app's end already
             if lasting:
                 output.hint(f"follow it: torchx-core log -t {app_handle}")
             else:

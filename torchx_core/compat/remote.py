@@ -84,7 +84,7 @@ class RemoteBackend(Backend):
         with _torchx.translated(f"TorchX cannot read the log of {role}/{replica}", LogsUnavailableError):
             pieces = self.upstream.log_iter(native_id, role, replica, streams=wanted)
             *whole, rest = "".join(pieces).split("\n")
-        if rest and ended:
+        if rest and ended and position <= len(whole):
             return Lines((*whole[position:], rest), len(whole) + 1, eol=False)
         return Lines(tuple(whole[position:]), max(position, len(whole)))
 

@@ -170,3 +170,11 @@ def _listens(pid: int) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_a_window_is_refused_where_no_line_has_its_time(cli: Cli) -> None:
+    """Nothing would be shown, as if nothing had been written then."""
+    pytest.importorskip("torchx")
+    done = cli("log", "torchx:local_cwd://torchx/x", "--since", "1h")
+    assert (done.code, done.out) == (2, "")
+    assert "torchx:local_cwd does not tell when a line was written" in done.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 from cli_apps import Cli, app_file, ended, state_of
 from cli_terminal import in_pipes, torchx_core
 
+from torchx_core import Runner
+from torchx_core.specs import AppDryRunInfo
 from torchx_core.testing import Exit, Hold, Print, PrintMany, Raise, ReportProgress, wait_until
 
 COMPONENT = """
@@ -198,6 +201,23 @@ def test_a_dry_run_submits_nothing(cli: Cli) -> None:
     assert "=== APPLICATION ===\nname: app" in done.out
     assert '"log_mode": "exact"' in done.out
     assert cli("list", "-s", "local_cwd").out == ""
+
+
+def test_an_interrupt_while_it_is_submitted_ends_what_would_be_left(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Building an image takes its time, and whoever presses Ctrl-C meanwhile wants no app that goes on."""
+    schedule = Runner.schedule
+
+    def schedule_slowly(runner: Runner, info: AppDryRunInfo[object]) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return schedule(runner, info)
+
+    monkeypatch.setattr(Runner, "schedule", schedule_slowly)
+    done = cli("run", "-d", "--app", app_file(Hold()), "--app-id", "x")
+    assert done.code == 125
+    assert "cancelled on the command line" in done.err
+    assert str(ended("local_cwd://torchx/x").state) == "CANCELLED"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

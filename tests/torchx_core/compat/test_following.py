@@ -7,7 +7,7 @@ import inspect
 import threading
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,7 @@ from torchx_shelf import Shelf
 from torchx_core import AppDef, Role, Runner, get_runner
 from torchx_core.compat._torchx import split_lines
 from torchx_core.compat.feed import Pace
+from torchx_core.compat.remote import RemoteBackend
 from torchx_core.errors import InvalidInputError, SchedulerError, UnknownAppException
 from torchx_core.schedulers import LogsLost, Stream
 from torchx_core.testing import FakeClock, wait_until
@@ -175,3 +176,16 @@ def test_torchx_splits_logs_in_linear_time(runner: Runner) -> None:
     runner.scheduler(BACKEND)
     for home in ("torchx.schedulers.api", "torchx_shelf"):
         assert import_module(home).split_lines is split_lines
+
+
+def test_a_last_line_without_an_end_comes_once() -> None:
+    """Also where the other stream cannot be read just then, and both are read again."""
+
+    class Upstream:
+        def log_iter(self, *_: object, **__: object) -> list[str]:
+            return ["first\n", "last"]
+
+    backend = RemoteBackend(BACKEND, cast("Any", Upstream()), streams=("stdout", "stderr"))
+    first = backend.read("a", ("r", 0), "stdout", 0, ended=True)
+    assert (first.texts, first.eol) == (("first", "last"), False)
+    assert backend.read("a", ("r", 0), "stdout", first.position, ended=True).texts == ()

@@ -49,6 +49,7 @@ _PAUSE_S = 0.005
 
 # The shell puts the supervisor into the background and goes: it is then nobody's child here, so no one who
 # walks or reaps this process's children meets it, and a shell costs 1 ms where a second interpreter costs 15.
+_STDERR = 2
 _SHELL = ["/bin/sh", "-c", '"$@" &', "sh"]
 
 
@@ -135,13 +136,24 @@ def _held(directory: str) -> Generator[list[int]]:
 
         def pipe(name: str) -> int:
             fd = os.open(os.path.join(directory, name), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-            stack.callback(os.close, fd)
-            return fd
+            return _kept(fd, stack)
 
-        lock = open_regular(os.path.join(directory, LOCK), os.O_RDWR)
-        stack.callback(os.close, lock)
+        lock = _kept(open_regular(os.path.join(directory, LOCK), os.O_RDWR), stack)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield [pipe(CTL), lock, pipe(ALIVE)]
+
+
+def _kept(fd: int, stack: ExitStack) -> int:
+    """Return the descriptor, or a copy whose number the supervisor's own streams do not have.
+
+    It is open as long as the stack is. A submitter that has closed its stdin, stdout or stderr, as daemons
+    do, gets those numbers for its files.
+    """
+    if fd <= _STDERR:
+        low, fd = fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1)
+        os.close(low)
+    stack.callback(os.close, fd)
+    return fd
 
 
 def _start_or_undo(app_dir: str, held: list[int]) -> None:

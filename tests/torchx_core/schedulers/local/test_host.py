@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from local_apps import app_of, lines_of
+from local_apps import app_of, lines_of, python
 
 from torchx_core import AppState, Resource, Runner, get_runner
 from torchx_core.errors import InvalidAppError
@@ -160,3 +160,21 @@ def test_prepend_cwd(runner: Runner, tmp_path: Path) -> None:
     with contextlib.chdir(tmp_path):
         handle = runner.run(app_of("ls"), "local_cwd", {"prepend_cwd": True})
     assert [x.text for x in lines_of(runner.follow(handle))] == ["mine"]
+
+
+@pytest.mark.parametrize("closed", [[0], [1], [2], [0, 1, 2]])
+def test_a_submitter_may_have_closed_its_streams(state_dir: Path, closed: list[int]) -> None:
+    """A daemon's files get the numbers of stdin, stdout and stderr; its apps start all the same."""
+    code = """
+import os, sys
+from torchx_core import AppDef, Role, get_runner
+for fd in map(int, sys.argv[1:]):
+    os.close(fd)
+with get_runner("s") as runner:
+    app = AppDef("a", [Role("r", "", entrypoint="sh", args=["-c", "echo out; echo err >&2"])])
+    runner.run(app, "local_cwd", app_id="one")
+"""
+    python(state_dir, code, *map(str, closed)).communicate(timeout=240)
+    with get_runner("s", state_dir=str(state_dir)) as runner:
+        lines = lines_of(runner.follow("local_cwd://s/one"))
+    assert sorted((line.stream, line.text) for line in lines) == [("stderr", "err"), ("stdout", "out")]
