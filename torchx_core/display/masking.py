@@ -23,8 +23,6 @@ REFERENCE: Final = "$secret"
 _ASSIGNED: Final = re.compile(r"(?:^|[,;=])-{0,2}([\w-]+)(?=[=:])")
 """The names in ``A=1,B=2``, in ``--a=1`` and in ``env=A:1``."""
 _OPTION: Final = re.compile(r"--?([\w-]+)")
-_MODELS_PART: Final = re.compile(r"TOKENI[SZ]", re.IGNORECASE)
-"""What has the word token in its name, and is none: ``--tokenizer bert``."""
 
 Mask: TypeAlias = Callable[[str], str]
 
@@ -165,7 +163,7 @@ def reveal(value: Any, secrets: Mapping[str, Any]) -> Any:  # noqa: ANN401
 
 
 def _looks_secret(name: str) -> bool:
-    return looks_secret(_MODELS_PART.sub("", name).replace("-", "_"))
+    return looks_secret(name.replace("-", "_"))
 
 
 def _keys_of_words(words: Sequence[Any], key: str) -> list[str]:

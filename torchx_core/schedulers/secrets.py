@@ -18,7 +18,16 @@ _WORDS = (
     "APIKEY",
     "ACCESS_KEY",
     "PRIVATE_KEY",
+    "SSH_KEY",
+    "FERNET_KEY",
+    "ENCRYPTION_KEY",
+    "AUTH_STRING",
+    "CUSTOM_HEADERS",
+    "WEBHOOK",
 )
+_MODELS_WORDS = re.compile(r"TOKENI[SZ]|(?:MAX|MIN|NUM|N)_(?:\w+_)?TOKENS|TOKENS_PER")
+"""What a language model's settings are called: to hide ``TOKENIZERS_PARALLELISM=false`` would hide every
+``false`` in the log."""
 _PASSWORD_IN_URL = re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)(?=@)")
 """The user and the password of ``postgresql://user:password@host/db``."""
 
@@ -27,11 +36,11 @@ def looks_secret(name: str) -> bool:
     """Return whether a variable of that name is likely to hold a secret.
 
     Example:
-        >>> looks_secret("WANDB_API_KEY"), looks_secret("MONKEY")
-        (True, False)
+        >>> looks_secret("WANDB_API_KEY"), looks_secret("MONKEY"), looks_secret("MAX_NEW_TOKENS")
+        (True, False, False)
     """
-    upper = name.upper()
-    return any(word in upper for word in _WORDS)
+    upper = _MODELS_WORDS.sub("", name.upper())
+    return upper.endswith("_PASS") or any(word in upper for word in _WORDS)
 
 
 def secret_parts(name: str, value: str) -> list[str]:

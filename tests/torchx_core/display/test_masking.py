@@ -21,6 +21,13 @@ def test_secrets_of_the_app_are_masked() -> None:
     assert mask("it is hunter2-and-more, second to /root") == "it is ***, *** to /root"
 
 
+def test_a_models_settings_are_no_secrets() -> None:
+    """Hugging Face has everybody set the first one; every ``false`` of the log would be hidden."""
+    env = {"TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "100000"}
+    line = '{"converged": false, "tokens": 100000}'
+    assert make_mask(app_of("true", env=env))(line) == line
+
+
 def test_short_values_are_no_secrets() -> None:
     """Masking "1" would make every log unreadable."""
     assert make_mask(app_of("true", env={"USE_TOKEN": "1"}))("1 of 10") == "1 of 10"

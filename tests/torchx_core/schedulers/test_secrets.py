@@ -7,13 +7,39 @@ import pytest
 from torchx_core.schedulers.secrets import looks_secret, mask_env, secret_parts
 
 
-@pytest.mark.parametrize("name", ["WANDB_API_KEY", "aws_secret_access_key", "DB_PASSWORD", "GITHUB_TOKEN"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "WANDB_API_KEY",
+        "aws_secret_access_key",
+        "DB_PASSWORD",
+        "DB_PASS",
+        "GITHUB_TOKEN",
+        "PREFECT_API_AUTH_STRING",
+        "AIRFLOW__CORE__FERNET_KEY",
+        "SLACK_WEBHOOK_URL",
+    ],
+)
 def test_names_of_secrets_are_recognised(name: str) -> None:
     """Names of secrets are recognised in upper and in lower case."""
     assert looks_secret(name)
 
 
-@pytest.mark.parametrize("name", ["PATH", "KEYBOARD", "MONKEY", "HOME", "PASS_RATE"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH",
+        "KEYBOARD",
+        "MONKEY",
+        "HOME",
+        "PASS_RATE",
+        "TOKENIZERS_PARALLELISM",
+        "TOKENIZER",
+        "MAX_TOKENS",
+        "MAX_NEW_TOKENS",
+        "NUM_TOKENS_PER_BATCH",
+    ],
+)
 def test_ordinary_names_are_shown(name: str) -> None:
     """Values with ordinary names are shown: a mask over everything would tell nothing."""
     assert not looks_secret(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
@@ -21,7 +21,7 @@ from torchx_core.schedulers.docker.records import Planned
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE, ShimSettings, command
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.option_values import count, one_of, seconds
-from torchx_core.schedulers.secrets import mask_env, mask_value
+from torchx_core.schedulers.secrets import MASK, mask_env, mask_value
 from torchx_core.specs import AppDef, CfgVal, RetryPolicy, Role, macros
 
 __all__ = ["ContainerSpec", "DockerRequest", "comparable_request", "masked", "remasked", "render"]
@@ -299,18 +299,24 @@ def _masked_pair(pair: str) -> str:
     return f"{name}={mask_value(name, value)}"
 
 
-def comparable_request(app: AppDef, cfg: Mapping[str, CfgVal], salt: str) -> Json:
+def comparable_request(app: AppDef, cfg: Mapping[str, CfgVal], salt: str, also: Container[str] = ()) -> Json:
     """Return app and cfg with secrets masked, and a digest of each secret.
 
     Two requests are the same when these values, made with one salt, are equal.
+
+    Args:
+        app: What is asked for.
+        cfg: The options.
+        salt: Of the digests.
+        also: What else to mask: an earlier release took more for secrets.
     """
     secrets: dict[str, str] = {}
     document = app.to_dict()
     for role in cast("list[dict[str, object]]", document["roles"]):
-        role["env"] = _hidden(cast("dict[str, str]", role["env"]), f"{role['name']}.env", salt, secrets)
+        role["env"] = _hidden(cast("dict[str, str]", role["env"]), f"{role['name']}.env", salt, secrets, also)
     options: dict[str, object] = dict(cfg)
     if cfg.get("env"):
-        options["env"] = _hidden(cast("dict[str, str]", cfg["env"]), "cfg.env", salt, secrets)
+        options["env"] = _hidden(cast("dict[str, str]", cfg["env"]), "cfg.env", salt, secrets, also)
     return {"app": document, "cfg": options, "secrets": secrets, **REQUEST_FORMAT}
 
 
@@ -327,9 +333,13 @@ def remasked(app: AppDef, asked: Json, salt: str) -> Json:
     return {**asked, "app": document, "cfg": options, "secrets": secrets}
 
 
-def _hidden(env: Mapping[str, str], path: str, salt: str, secrets: dict[str, str]) -> dict[str, str]:
+def _hidden(
+    env: Mapping[str, str], path: str, salt: str, secrets: dict[str, str], also: Container[str] = ()
+) -> dict[str, str]:
     shown = mask_env(env)
     for name, value in env.items():
+        if f"{path}.{name}" in also and shown[name] == value:
+            shown[name] = MASK
         if shown[name] != value:
             digest = hashlib.sha256(f"{salt}{value}".encode("utf-8", "surrogatepass"))
             secrets[f"{path}.{name}"] = digest.hexdigest()

@@ -108,7 +108,7 @@ def _recorded(engine: Engine, request: DockerRequest) -> tuple[AppRecord, bool]:
         return app, True
     difference = request_differences(
         remasked(app.app, app.asked, app.salt),
-        comparable_request(request.app, request.cfg, app.salt),
+        comparable_request(request.app, request.cfg, app.salt, cast("dict[str, str]", app.asked["secrets"])),
         docker_run_opts(),
         FORMER_MEANINGS,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from docker_apps import SESSION, connected, end, new_runner
@@ -16,7 +17,11 @@ from torchx_core import AppState
 from torchx_core.errors import AppIdConflictError
 from torchx_core.runner import Runner
 from torchx_core.schedulers import CancelOutcome
+from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import DockerRequest, records
+from torchx_core.schedulers.docker.options import docker_run_opts
+from torchx_core.schedulers.docker.request import comparable_request, remasked
+from torchx_core.specs import AppDef, Role
 
 
 @pytest.fixture
@@ -58,3 +63,20 @@ def test_a_docker_app_of_the_release_before_goes_on(engine: DockerEngine, runner
     assert runner.cancel(handle) == CancelOutcome.ALREADY_TERMINAL
     with pytest.raises(AppIdConflictError, match="args"):
         runner.run_component("utils.sh", [*words, "more"], "local_docker", {}, app_id="one")
+
+
+@pytest.mark.parametrize(("value", "same"), [("false", True), ("true", False)])
+def test_what_an_earlier_release_took_for_a_secret_is_compared_by_its_digest(
+    *, value: str, same: bool
+) -> None:
+    """It stored no value of ``TOKENIZERS_PARALLELISM``; the same request attaches to the app all the same."""
+
+    def app(parallel: str) -> AppDef:
+        return AppDef("a", [Role("r", "", env={"TOKENIZERS_PARALLELISM": parallel})])
+
+    stored = comparable_request(app("false"), {}, "salt", {"r.env.TOKENIZERS_PARALLELISM"})
+    told = AppDef.from_dict(cast("dict[str, object]", stored["app"]))
+    assert told.roles[0].env == {"TOKENIZERS_PARALLELISM": "***"}
+    asked = comparable_request(app(value), {}, "salt", cast("dict[str, str]", stored["secrets"]))
+    found = request_differences(remasked(told, stored, "salt"), asked, docker_run_opts())
+    assert (found == []) is same
