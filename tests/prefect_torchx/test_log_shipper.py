@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import pytest
 from log_api import LogApi, serving
+from prefect.client.schemas.actions import ArtifactUpdate
 
-from prefect_torchx.api import Api
+from prefect_torchx.api import Api, Refused
 from prefect_torchx.log_shipper import FULL_BYTES, REQUEST_RECORDS, LogShipper
 from torchx_core.testing import FakeClock, wait_until
 
@@ -40,6 +41,7 @@ class Run:
         self.drawn = 0
         self.draws = 1
         """How often it is due until it is done."""
+        self.is_taken = True
         self.closing = self.unsaved = self.in_haste = False
         self.saved = 0
         log_shipper.join(self)
@@ -59,11 +61,12 @@ class Run:
     def due(self) -> float:
         return self.due_at
 
-    def draw(self, api: Api) -> None:
+    def draw(self, api: Api) -> bool:
         api.missing([_payload(0) | {"flow_run_id": str(uuid4())}])  # a request that brings no record
         self.drawn += 1
         if self.drawn == self.draws:
             self.due_at = float("inf")
+        return self.is_taken
 
     def save(self) -> bool:
         self.saved += 1
@@ -244,6 +247,28 @@ def test_pictures_do_not_starve_the_log(api: LogApi, run: Run, *, closing: bool)
     wait_until(lambda: [each.drawn for each in runs] == [5] * 40, WAIT_S)
     for other in runs[1:]:
         other.log_shipper.leave(other)
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+@pytest.mark.usefixtures("api")
+def test_a_picture_that_is_not_taken_holds_nobody_up(*, is_taken: bool) -> None:
+    """Who waits for the end of a log waits as long as Prefect's API takes something, and then a minute."""
+    clock = FakeClock(100.0)
+    run = Run(log_shipper := LogShipper(Api, clock))
+    run.is_taken, run.draws = is_taken, 1
+    clock.advance(1.0)
+    run.due_at = 0.0
+    log_shipper.wake()
+    wait_until(lambda: run.due_at > 0.0, WAIT_S)
+    log_shipper.leave(run)
+    wait_until(lambda: log_shipper.accepted_at == (101.0 if is_taken else 100.0), WAIT_S)
+
+
+@pytest.mark.usefixtures("api")
+def test_an_artifact_that_somebody_has_deleted_is_refused() -> None:
+    """It was not wanted; to try again and again would keep the run waiting at its end."""
+    with Api() as there, pytest.raises(Refused, match="404"):
+        there.update_artifact(uuid4(), ArtifactUpdate(data="[1]"))
 
 
 @pytest.mark.usefixtures("api")

@@ -74,7 +74,10 @@ class LogApi:
         return found[wanted["offset"] :][: min(wanted["limit"], PAGE)]
 
     def _draw(self, path: str, body: dict[str, Any]) -> tuple[int, object]:
-        key = path.rpartition("/")[2] or str(uuid4())
+        known = path.rpartition("/")[2]
+        if known and known not in self.artifacts:
+            return 404, {"detail": "somebody has deleted it"}
+        key = known or str(uuid4())
         self.artifacts[key] = self.artifacts.get(key, {"id": key}) | body
         return 201, self.artifacts[key]
 

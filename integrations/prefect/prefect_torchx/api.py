@@ -26,6 +26,7 @@ __all__ = ["Api", "Payload", "Refused", "Unreachable"]
 
 TIMEOUT_S = 30.0
 """For one request. A slow server serves it all the same, and is then asked what it has."""
+_NOT_FOUND = 404
 _REFUSALS = frozenset({400, 413, 422})
 _NOT_SERVED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
@@ -41,6 +42,8 @@ class Unreachable(Exception):
         """Keep why."""
         super().__init__(repr(err))
         self.perhaps_served = perhaps_served
+        self.status: int | None = err.response.status_code if isinstance(err, httpx.HTTPStatusError) else None
+        """What the API answered, if it did."""
 
 
 class Refused(Exception):
@@ -85,8 +88,18 @@ class Api:
         return self._ask(lambda client: client.create_artifact(artifact).id)
 
     def update_artifact(self, artifact_id: UUID, artifact: ArtifactUpdate) -> None:
-        """Replace what is given of an artifact."""
-        self._ask(lambda client: client.update_artifact(artifact_id, artifact))
+        """Replace what is given of an artifact.
+
+        Raises:
+            Refused: Somebody has deleted it, or the API will not have it.
+            Unreachable: The API did not take it now.
+        """
+        try:
+            self._ask(lambda client: client.update_artifact(artifact_id, artifact))
+        except Unreachable as err:
+            if err.status == _NOT_FOUND:
+                raise Refused(str(err)) from err
+            raise
 
     def _logs(self, where: LogFilter) -> list[Payload]:
         def read(limit: int, offset: int) -> list[Log]:

@@ -116,14 +116,15 @@ class Delivery:
         """Return when there is something to draw."""
         return self._pictures.due()
 
-    def draw(self, api: Api) -> None:
-        """Draw what is due; does not raise."""
+    def draw(self, api: Api) -> bool:
+        """Draw what is due, and return whether it was taken; does not raise."""
         try:
-            self._pictures.draw(api)
+            return self._pictures.draw(api)
         except Exception:
             # Whatever a picture stumbles over, the logs of all runs are in the same thread, and go on.
             logger.warning("an app is not pictured any more", exc_info=True)
             self._pictures.stop()
+            return True
 
 
 @final
@@ -151,5 +152,6 @@ class Notice:
         """Return that there is nothing to draw."""
         return float("inf")
 
-    def draw(self, api: Api) -> None:
+    def draw(self, api: Api) -> bool:  # noqa: ARG002  # as every sender
         """Draw nothing."""
+        return True

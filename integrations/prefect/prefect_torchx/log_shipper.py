@@ -83,8 +83,8 @@ class Sender(Protocol):
         """Return when `draw` is to be called, by the monotonic clock; infinity for never."""
         ...
 
-    def draw(self, api: Api, /) -> None:
-        """Do whatever else needs the API."""
+    def draw(self, api: Api, /) -> bool:
+        """Do whatever else needs the API; return whether it has taken that."""
         ...
 
 
@@ -210,10 +210,10 @@ class LogShipper:
         sender = min(tuple(self._senders), key=lambda sender: sender.due(), default=None)
         if sender is None or sender.due() > begun or (self._items and self._is_log_first(begun)):
             return
-        sender.draw(api)
+        is_taken = sender.draw(api)
         ended = self._clock()
         self._draw_at = ended + (ended - begun) * LOG_SHARE
-        if sender.due() > ended:
+        if is_taken:  # else whoever waits for the end would wait as long as it is not
             self.accepted_at = ended
 
     def _is_log_first(self, now: float) -> bool:

@@ -126,8 +126,8 @@ class Pictures:
             self._on = self._changed = self._drawing = False
             self._due = self._draw_at = float("inf")
 
-    def draw(self, api: Api) -> None:
-        """Announce and write what is new."""
+    def draw(self, api: Api) -> bool:
+        """Announce and write what is new; return whether Prefect's API has taken all of it."""
         with self._lock:
             self._drawing = True
             announcements, self._announcements_due = self._announcements_due, []
@@ -144,6 +144,7 @@ class Pictures:
                 self._changed = True
                 self._draw_at = self._clock() + TRY_AGAIN_S
                 self._due = min(self._due, self._draw_at)
+        return all(written)
 
     def _announce(self, announcement: Callable[[], None]) -> None:
         if self._on:
