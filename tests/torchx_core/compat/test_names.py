@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from torchx_core import AppDef, Role, compat, get_runner
-from torchx_core.compat import _BUILT_IN
 from torchx_core.errors import InvalidRunConfigException, SchedulerError, UnknownSchedulerException
 from torchx_core.specs import get_type_name
 
@@ -19,7 +18,7 @@ schedulers: Any = import_module("torchx.schedulers")
 
 def test_the_names_are_those_of_torchx() -> None:
     """Its own ones, in its order."""
-    assert list(_BUILT_IN) == list(schedulers.DEFAULT_SCHEDULER_MODULES)
+    assert compat.scheduler_names([]) == [f"torchx:{name}" for name in schedulers.DEFAULT_SCHEDULER_MODULES]
     assert compat.scheduler_names(["mine", "slurm"]) == [
         "torchx:local_docker",
         "torchx:local_cwd",
