@@ -14,9 +14,14 @@ HOURS ?= 2
 SEED ?= 1
 ORACLE_ARGS ?=
 ORACLE_BACKENDS ?= fake local_cwd local_docker slurm torchx:local_cwd
+UPGRADE_FROM ?= HEAD~1
 ORACLE_ENGINES ?= $(patsubst tests/oracle/engine_%.py,%,$(wildcard tests/oracle/engine_*.py))
 
 BIN := .venv/bin
+SLOW := "(slow or torch) and not deployment"
+# What failed while other tests ran is run once more alone. What fails again is red; what passes is named, to be mended.
+alone = { status=$$?; [ $$status -eq 1 ] || exit $$status; echo "What failed, once more, alone:"; \
+  $(BIN)/pytest --last-failed --last-failed-no-failures none --maxfail 3 -rfEp $(1); }
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 PROJECTS := pyproject.toml integrations/airflow/pyproject.toml integrations/prefect/pyproject.toml
 ENGINES := airflow prefect
@@ -25,7 +30,7 @@ DEMO_STAMP = $(if $(filter $(ENGINE),$(ENGINES)),.venv/demo-$(ENGINE).stamp,$(er
 DEMO_CLUSTER = $(if $(filter slurm,$(SCHEDULER)),$(if $(shell sinfo --noheader 2>/dev/null),,slurm-cluster))
 AIRFLOWS := 3.1 3.2
 AIRFLOW_TESTS := $(addprefix tests/airflow_torchx/,decorators hooks operators sensors triggers test_engine.py \
-  test_engine_triggers.py test_import_cost.py test_mistakes.py test_options.py test_provider.py)
+  test_engine_triggers.py test_import_cost.py test_mistakes.py test_options.py test_page.py test_provider.py)
 AIRFLOW_DEPLOYMENT := tests/airflow_torchx/triggers/test_deployed.py
 PREFECTS := 3.6 3.9
 PREFECT_TESTS := tests/prefect_torchx $(addprefix --ignore tests/prefect_torchx/,test_artifact_page.py test_torchx_apps.py)
@@ -42,7 +47,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow oracle oracle-long oracle-engines oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-engine-versions \
+.PHONY: help demo test test-slow oracle oracle-long oracle-engines oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-engine-versions test-upgrade \
         check format bench install format-check lint types imports declared spelling docs wheels audit coverage constraints clean \
         docker-engine slurm-cluster browser
 
@@ -55,10 +60,10 @@ demo: $(DEMO_STAMP) $(if $(filter local_docker,$(SCHEDULER)),docker-engine) $(DE
 	ENGINE=$(ENGINE) SCHEDULER=$(SCHEDULER) $(BIN)/python demo/demo.py
 
 test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS) || $(call alone,$(PYTEST_ARGS))
 
-test-slow: .venv/dev.stamp .venv/demo-airflow.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
-	$(BIN)/pytest -n $(SLOW_WORKERS) --dist loadfile -m "(slow or torch) and not deployment" $(PYTEST_ARGS)
+test-slow: .venv/dev.stamp .venv/demo-airflow.stamp .venv-sinks/sinks.stamp .venv-lineage/lineage.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
+	$(BIN)/pytest -n $(SLOW_WORKERS) --dist loadfile -m $(SLOW) $(PYTEST_ARGS) || $(call alone,-m $(SLOW) $(PYTEST_ARGS))
 
 test-deployment: .venv/dev.stamp docker-engine browser ## run the tests of whole deployments, half an hour
 	$(BIN)/pytest -m deployment $(PYTEST_ARGS)
@@ -99,6 +104,9 @@ test-engine-versions: $(NEWER_SUITES:%=.venv-debian-%/dev.stamp) ## test with Sl
 	    -W ignore::hypothesis.errors.HypothesisWarning \
 	    $(ENGINE_VERSION_TESTS) $(PYTEST_ARGS) || exit 1; \
 	done
+
+test-upgrade: .venv/dev.stamp docker-engine slurm-cluster ## upgrade beside running apps; UPGRADE_FROM=HEAD~1
+	UPGRADE_FROM=$(UPGRADE_FROM) $(BIN)/pytest -m deployment tests/upgrade $(PYTEST_ARGS)
 
 check: format-check lint types imports declared spelling test docs wheels ## all that must pass
 
@@ -167,9 +175,10 @@ constraints: ## resolve the newest versions into constraints/dev.txt
 	constraints/resolve_airflow.sh 3.2.2 2026-06-15
 	constraints/resolve_prefect.sh 3.6.27 2026-05-01
 	constraints/resolve_prefect.sh 3.9.1
+	constraints/resolve_sinks.sh
 
 clean: ## remove what make made
-	rm -rf .venv .venv-peer .venv-airflow-* .venv-prefect-* .venv-debian-* build dist docs/_build .coverage .coverage.*
+	rm -rf .venv .venv-peer .venv-sinks .venv-lineage .venv-airflow-* .venv-prefect-* .venv-debian-* build dist docs/_build .coverage .coverage.*
 
 .venv/uv.stamp:
 	@constraints/make_venv.sh $(PYTHON) .venv
@@ -213,6 +222,21 @@ clean: ## remove what make made
 	@constraints/make_venv.sh $(PYTHON) .venv-prefect-$*
 	@$(BIN)/uv pip install --quiet --python .venv-prefect-$*/bin/python --constraint constraints/prefect-$*.txt \
 	  --override constraints/prefect-overrides.in --group test-engine --editable . --editable integrations/prefect
+	@touch $@
+
+.venv-sinks/sinks.stamp: .venv/uv.stamp pyproject.toml constraints/sinks.txt
+	@echo "installing the project and the clients of metric sinks into .venv-sinks"
+	@constraints/make_venv.sh $(PYTHON) .venv-sinks
+	@$(BIN)/uv pip install --quiet --python .venv-sinks/bin/python --constraint constraints/sinks.txt \
+	  --group sinks --editable '.[mlflow,tensorboard,wandb]'
+	@touch $@
+
+.venv-lineage/lineage.stamp: .venv/dev.stamp constraints/lineage.txt
+	@echo "installing Airflow's OpenLineage provider into .venv-lineage, beside what .venv has"
+	@constraints/make_venv.sh $(PYTHON) .venv-lineage
+	@echo "import site; site.addsitedir('$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")')" \
+	  >"$$(.venv-lineage/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/dev.pth"
+	@$(BIN)/uv pip install --quiet --python .venv-lineage/bin/python --no-deps --requirement constraints/lineage.txt
 	@touch $@
 
 .venv-peer/peer.stamp: constraints/bench.txt

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under two minutes instead of ten")
+    parser.add_argument("--quick", action="store_true", help="minutes instead of half an hour")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="experiments whose names start like this")
     parser.add_argument(
         "--peer-python", type=Path, metavar="PATH", help="a Python that has TorchX; else it is left out"

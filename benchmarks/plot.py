@@ -9,8 +9,8 @@ from html import escape
 from benchmarks.experiment import SideName
 from benchmarks.summary import Figure, Line
 
-_COLOURS: dict[SideName, str] = {"floor": "#8a8a8a", "cli": "#2a9d5c", "peer": "#d95f02", "ours": "#1b6ca8"}
-_NAMES: dict[SideName, str] = {"floor": "floor", "cli": "docker", "peer": "TorchX", "ours": "ours"}
+COLOURS: dict[SideName, str] = {"floor": "#8a8a8a", "cli": "#2a9d5c", "peer": "#d95f02", "ours": "#1b6ca8"}
+NAMES: dict[SideName, str] = {"floor": "floor", "cli": "docker", "peer": "TorchX", "ours": "ours"}
 _LEFT, _WIDTH, _TOP, _STEP = 430, 560, 60, 24
 _DECADES = 3  # to each side of the target
 
@@ -33,10 +33,10 @@ def svg(lines: Sequence[Line], title: str) -> str:
 
 def _frame(title: str, height: int) -> Iterator[str]:
     yield f'<text x="10" y="20" font-size="14">{escape(title)}</text>'
-    for i, side in enumerate(_COLOURS):
+    for i, side in enumerate(COLOURS):
         left = 10 + 80 * i
-        yield f'<circle cx="{left + 4}" cy="38" r="4" fill="{_COLOURS[side]}"/>'
-        yield f'<text x="{left + 14}" y="42">{_NAMES[side]}</text>'
+        yield f'<circle cx="{left + 4}" cy="38" r="4" fill="{COLOURS[side]}"/>'
+        yield f'<text x="{left + 14}" y="42">{NAMES[side]}</text>'
     for decade in range(-_DECADES, _DECADES + 1):
         x = _x(10.0**decade)
         colour, label = ("#333", "target") if decade == 0 else ("#ddd", f"x{10.0**decade:g}")
@@ -49,7 +49,7 @@ def _row(line: Line, y: int) -> Iterator[str]:
     place = f'x="{_LEFT - 10}" y="{y + 4}" text-anchor="end"'
     yield f'<text {place} fill="{colour}">{escape(line.row.what)}</text>'
     for side, figure in line.figures.items():
-        yield from _mark(line, figure, y, _COLOURS[side])
+        yield from _mark(line, figure, y, COLOURS[side])
 
 
 def _mark(line: Line, figure: Figure, y: int, colour: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks import growth
 from benchmarks.plot import svg
 from benchmarks.rounds import ROOT, Outcome
 from benchmarks.summary import Line
@@ -36,6 +37,7 @@ def save(mode: str, lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Path:
     path.with_suffix(".json").write_text(json.dumps(content, indent=1))
     path.with_suffix(".txt").write_text(table(lines) + "\n")
     path.with_suffix(".svg").write_text(svg(lines, f"{mode} run of {now:%Y-%m-%d %H:%M} UTC"))
+    path.with_name(f"{path.name}-growth.svg").write_text(growth.svg(lines))
     return path
 
 

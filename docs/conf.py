@@ -25,6 +25,7 @@ extensions = [
     "cli_reference",
     "resource_table",
     "scheduler_tables",
+    "torchx_tables",
 ]
 default_role = "code"  # docstrings put names into single backticks
 exclude_patterns = ["_build"]

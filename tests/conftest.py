@@ -27,6 +27,8 @@ END_TIMEOUT_S = 60.0
 HOME = pytest.StashKey[Path]()
 PREFECTS_THREAD = "EventsWorkerThread"
 """Lives on in a process that has run a flow, sends Prefect's events, and may connect anew at any time."""
+IDLE_THREAD = "torchx-idle"
+"""Waits for work of the package for Prefect (`prefect_torchx.background`)."""
 
 with contextlib.suppress(ImportError):  # older engines' environments have no need of it
     from hypothesis import HealthCheck, settings
@@ -44,6 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
     Done before any test is collected, because Airflow settles its home when it is imported. The folder's name
     is short, because a socket's path ends at 108 bytes.
     """
+    # A script's `nohup make test &` ignores these, and so would the programs that the tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     home = Path(tempfile.mkdtemp(prefix="tx-"))
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # `tmp_path` stays where it was
     folders = {"HOME": home, "TMPDIR": home / "tmp", "XDG_STATE_HOME": home / "state"}
@@ -54,6 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[variable] = str(folder)
     os.environ.setdefault(SHARED_HOME, str(home / "shared"))  # the processes of pytest-xdist inherit it
     os.environ.pop("TORCHX_STATE_DIR", None)
+    os.environ["TORCHX_ZYGOTE_IDLE_S"] = "0"  # it would be left behind; its own tests want one
     tempfile.tempdir = str(folders["TMPDIR"])
     config.stash[HOME] = home
     if os.environ.get("COVERAGE_RUN"):
@@ -246,10 +253,9 @@ def _threads() -> set[threading.Thread]:
 
 def _left_threads(known: set[threading.Thread]) -> list[str]:
     deadline = time.monotonic() + END_TIMEOUT_S
-    started = _threads() - known
-    for thread in started:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return [f"thread {t.name}" for t in started if t.is_alive()]
+    while (busy := [t for t in _threads() - known if t.name != IDLE_THREAD]) and time.monotonic() < deadline:
+        busy[0].join(0.05)
+    return [f"thread {t.name}" for t in busy]
 
 
 def _descriptors() -> Counter[str]:

@@ -5,7 +5,10 @@
     TorchXError                              everything raised on purpose
     ├─ InvalidInputError (ValueError)        the caller must change something; never retry
     │  ├─ InvalidAppError                    an AppDef is wrong; names the path inside it
+    │  │  ├─ InvalidAppTypeError (TypeError) a value in it has the wrong type
+    │  │  └─ InvalidMountError (KeyError)    an option of a mount is wrong
     │  ├─ InvalidRunConfigException          a run option is unknown, missing or of the wrong type
+    │  ├─ InvalidOptionTypeError (TypeError) the default of a run option is not of its type
     │  ├─ InvalidConfigError                 a .torchxconfig or a variable is wrong; names file and line
     │  ├─ InvalidCursorError                 a cursor is not one, or belongs to another app
     │  ├─ MalformedAppHandleException        not <scheduler>://<session>/<app_id>
@@ -15,14 +18,16 @@
     │  ├─ ComponentHelpRequested             the arguments ask for help; carries the usage text
     │  ├─ InvalidFunctionError               a function cannot run as an app; names file and line
     │  ├─ FunctionArgumentError              the arguments given do not fit the function, or cannot travel
-    │  └─ AppNotTerminalError                the verb needs a terminal app (delete)
+    │  ├─ AppNotTerminalError                the verb needs a terminal app (delete)
+    │  └─ ReplicaNotRunningError             the verb needs a replica that runs (exec)
     ├─ NotFoundError (LookupError)           nothing of that name exists
-    │  ├─ UnknownSchedulerException
+    │  ├─ UnknownSchedulerException (ValueError)
     │  ├─ UnknownAppException
-    │  ├─ UnknownReplicaError
+    │  ├─ UnknownReplicaError (KeyError)
     │  ├─ UnknownNamedResourceError (KeyError)
     │  └─ ComponentNotFoundException
     ├─ SchedulerError                        the outside world failed; `retryable` says whether to try again
+    │  ├─ BackendAbsentError                 there is none on this host, and nobody has named one
     │  ├─ RecordUnavailableError             the files of an app cannot be reached just now
     │  ├─ SubmitFailedError                  nothing was left behind
     │  └─ SubmitOutcomeUnknownError          it may have happened: call again with the same app id
@@ -48,6 +53,7 @@ __all__ = [
     "AppIdConflictError",
     "AppNotTerminalError",
     "AppStatusError",
+    "BackendAbsentError",
     "ComponentArgumentError",
     "ComponentHelpRequested",
     "ComponentNotFoundException",
@@ -56,15 +62,19 @@ __all__ = [
     "FunctionArgumentError",
     "FunctionRaisedError",
     "InvalidAppError",
+    "InvalidAppTypeError",
     "InvalidConfigError",
     "InvalidCursorError",
     "InvalidFunctionError",
     "InvalidInputError",
+    "InvalidMountError",
+    "InvalidOptionTypeError",
     "InvalidRunConfigException",
     "MalformedAppHandleException",
     "NewerRecordError",
     "NotFoundError",
     "RecordUnavailableError",
+    "ReplicaNotRunningError",
     "SchedulerError",
     "StoredStateError",
     "SubmitFailedError",
@@ -117,6 +127,10 @@ def _plain(value: object) -> object:
     return str(value)
 
 
+_BEGINNING = 3
+"""Of so many letters: what was given may be the beginning of a name."""
+
+
 def did_you_mean(given: str, known: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known name, or an empty string.
 
@@ -128,7 +142,8 @@ def did_you_mean(given: str, known: Iterable[str], aliases: Mapping[str, str] | 
     import difflib  # imported here: 3 ms that only a failing call should pay
 
     names = {**(aliases or {}), **{name: name for name in known}}
-    close = difflib.get_close_matches(given, names, n=1)
+    begun = [name for name in names if len(given) >= _BEGINNING and name.startswith(given)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(given, names, n=1)
     return f"; did you mean {names[close[0]]!r}?" if close else ""
 
 
@@ -146,6 +161,14 @@ class InvalidAppError(InvalidInputError):
         super().__init__(f"{path}: {problem}")
 
 
+class InvalidAppTypeError(InvalidAppError, TypeError):
+    """A value in an AppDef, or what is laid over a request, has the wrong type."""
+
+
+class InvalidMountError(InvalidAppError, KeyError):
+    """An option of a mount is unknown, missing, or has a value that it cannot have."""
+
+
 class InvalidRunConfigException(InvalidInputError):
     """The run cfg does not satisfy the scheduler's runopts."""
 
@@ -154,6 +177,10 @@ class InvalidRunConfigException(InvalidInputError):
         self.cfg_key = cfg_key
         self.cfg: dict[str, object] = dict(cfg)
         super().__init__(f"{invalid_reason}; given: {self.cfg or '<EMPTY>'}")
+
+
+class InvalidOptionTypeError(InvalidInputError, TypeError):
+    """The default of a run option is not of the option's type."""
 
 
 class InvalidConfigError(InvalidInputError):
@@ -210,6 +237,18 @@ class AppNotTerminalError(InvalidInputError):
         self.app_handle = app_handle
         self.state = state
         super().__init__(f"cannot {verb} {app_handle}: it is {state}; cancel it and wait first")
+
+
+class ReplicaNotRunningError(InvalidInputError):
+    """The verb needs a replica that runs."""
+
+    def __init__(self, app_handle: str, role: str, replica: int, state: str) -> None:
+        """Say which replica, and how it stands."""
+        self.app_handle = app_handle
+        self.role = role
+        self.replica = replica
+        self.state = state
+        super().__init__(f"cannot go inside {role}/{replica} of {app_handle}: it does not run, it is {state}")
 
 
 class ComponentValidationException(InvalidInputError):
@@ -272,7 +311,7 @@ class NotFoundError(TorchXError, LookupError):
     """Nothing of that name exists."""
 
 
-class UnknownSchedulerException(NotFoundError):
+class UnknownSchedulerException(NotFoundError, ValueError):
     """No scheduler of that name is registered."""
 
     def __init__(self, scheduler_backend: str, known: Iterable[str] = ()) -> None:
@@ -294,7 +333,7 @@ class UnknownAppException(NotFoundError):
         super().__init__(f"unknown app {app_handle}; it was never submitted there, or its record was deleted")
 
 
-class UnknownReplicaError(NotFoundError):
+class UnknownReplicaError(NotFoundError, KeyError):
     """The app has no such role, or the role has no such replica."""
 
     def __init__(self, app_handle: str, role: str, replica: int | None, known: Iterable[str]) -> None:
@@ -341,6 +380,13 @@ class SchedulerError(TorchXError):
         """``retryable``: the same call may succeed later and repeating it is safe."""
         self.retryable = retryable
         super().__init__(message)
+
+
+class BackendAbsentError(SchedulerError):
+    """What the scheduler needs is not on this host, or not for this user, and nobody has named another place.
+
+    Whoever goes through all schedulers may pass over it: nobody runs apps there.
+    """
 
 
 class RecordUnavailableError(SchedulerError):

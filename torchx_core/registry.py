@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torchx_core import compat
-from torchx_core.errors import SchedulerError, UnknownSchedulerException
+from torchx_core.errors import BackendAbsentError, SchedulerError, UnknownSchedulerException
+from torchx_core.schedulers import Scheduler, SchedulerFactory
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
-    from torchx_core.schedulers import Scheduler
-
-__all__ = ["ENTRY_POINT_GROUP", "SchedulerFactory", "is_not_installed", "scheduler_factories"]
-
-SchedulerFactory: TypeAlias = Callable[..., "Scheduler[Any]"]
-"""Called as ``factory(session_name, **scheduler_params)``; must be cheap and do no I/O."""
+__all__ = ["ENTRY_POINT_GROUP", "SchedulerFactory", "scheduler_factories"]
 
 ENTRY_POINT_GROUP = "torchx_core.schedulers"
 
 _BUILT_IN = {
-    "local_cwd": "torchx_core.schedulers.local:create_cwd_scheduler",
+    "local_cwd": "torchx_core.schedulers.local:create_scheduler",
     "local_dir": "torchx_core.schedulers.local:create_dir_scheduler",
     "local_docker": "torchx_core.schedulers.docker:create_scheduler",
     "slurm": "torchx_core.schedulers.slurm:create_scheduler",
@@ -36,13 +32,17 @@ _EXTRAS = {"local_docker": "docker"}
 class _Factories(Mapping[str, SchedulerFactory]):
     """The built-in schedulers at once; entry points when another name is asked for, or all names.
 
+    Modules below ``torchx_plugins`` come last: their names are in their code, which a list does not run.
+
     Each name that begins with ``torchx:`` leads to the bridge, which alone can say whether TorchX has it.
     """
 
     def __getitem__(self, name: str) -> SchedulerFactory:
         if name.startswith(compat.PREFIX):
             return _bridge(name)
-        return _lazy(name, _BUILT_IN[name] if name in _BUILT_IN else self._plugged_in[name])
+        if name in _BUILT_IN or name in self._plugged_in:
+            return _lazy(name, _BUILT_IN.get(name) or self._plugged_in[name])
+        return self._decorated[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter({**_BUILT_IN, **dict.fromkeys(self._bridged), **self._plugged_in})
@@ -57,6 +57,16 @@ class _Factories(Mapping[str, SchedulerFactory]):
     @cached_property
     def _plugged_in(self) -> Mapping[str, str]:
         return self._installed(ENTRY_POINT_GROUP)
+
+    @cached_property
+    def _decorated(self) -> Mapping[str, SchedulerFactory]:
+        """Those in ``torchx_plugins.schedulers``; what TorchX's decorator has marked is ``torchx:<name>``."""
+        from torchx_core.plugins.registration import KIND, PluginType  # here: few names come to this
+        from torchx_core.plugins.scan import registered
+
+        found = registered(PluginType.SCHEDULER)
+        ours = {name: make for name, make in found.items() if isinstance(getattr(make, KIND), PluginType)}
+        return cast("Mapping[str, SchedulerFactory]", ours)
 
     def _installed(self, group: str) -> dict[str, str]:
         return {entry.name: entry.value for entry in self._entry_points[group]}
@@ -79,18 +89,8 @@ def scheduler_factories() -> Mapping[str, SchedulerFactory]:
     return _Factories()
 
 
-def is_not_installed(name: str, error: Exception) -> bool:
-    """Return whether a built-in scheduler could not be loaded because its extra is not installed.
-
-    Args:
-        name: Of the scheduler.
-        error: What its factory raised.
-    """
-    return name in _EXTRAS and isinstance(error.__cause__, ModuleNotFoundError)
-
-
 def _lazy(name: str, target: str) -> SchedulerFactory:
-    def create(session_name: str, **params: object) -> Scheduler[object]:
+    def create(session_name: str, **params: object) -> object:
         return _load(name, target)(session_name, **params)
 
     return create
@@ -111,8 +111,31 @@ def _load(name: str, target: str) -> SchedulerFactory:
         if isinstance(err, ModuleNotFoundError) and name in _EXTRAS:
             how = f"pip install 'torchx-core[{_EXTRAS[name]}]'"
             package = str(err.name).partition(".")[0]
-            raise SchedulerError(f"scheduler {name!r} needs the package {package}: {how}") from err
+            raise BackendAbsentError(f"scheduler {name!r} needs the package {package}: {how}") from err
         raise SchedulerError(f"scheduler {name!r} cannot be loaded from {target}: {err}") from err
+
+
+def make_scheduler(
+    factories: Mapping[str, SchedulerFactory], name: str, session_name: str, params: Mapping[str, object]
+) -> Scheduler[object]:
+    """Return a new scheduler of the named factory; one that was written for TorchX comes with its bridge.
+
+    Args:
+        factories: Of all that there are.
+        name: Of the factory.
+        session_name: Of the runner.
+        params: Passed to the factory.
+
+    Raises:
+        UnknownSchedulerException: With the closest known name.
+    """
+    made: object = find_factory(factories, name)(session_name, **params)
+    if not isinstance(made, Scheduler):
+        from torchx_core.compat.create import bridged
+
+        state_dir = params.get("state_dir")
+        made = bridged(name, session_name, made, None if state_dir is None else str(state_dir))
+    return cast("Scheduler[object]", made)
 
 
 def find_factory(factories: Mapping[str, SchedulerFactory], name: str) -> SchedulerFactory:

@@ -32,10 +32,15 @@ def measure(side: Side[J], folder: Path, *, apps: int, idle_s: float) -> Samples
     for job in jobs:
         side.status(job)
     status_ms = ms_since(start)
+    start = monotonic()
+    for job in jobs:
+        side.status(job)
+    again_ms = ms_since(start)
     samples: Samples = {
         "submit_ms": [submit_ms],
         "up_ms": [up_ms],
         "status_ms": [status_ms],
+        "again_ms": [again_ms],
         "pss_mb": [(after.pss_mb - before.pss_mb) / apps],
         "private_mb": [(after.private_mb - before.private_mb) / apps],
     }
@@ -83,6 +88,7 @@ def _experiment(apps: int, quick: Size | None, full: Size | None) -> Experiment:
         Row(metric="submit_ms", what=f"{n}: submit, one after another", unit="ms"),
         Row(metric="up_ms", what=f"{n}: submit until all run", unit="ms"),
         Row(metric="status_ms", what=f"{n}: status of each", unit="ms"),
+        Row(metric="again_ms", what=f"{n}: status of each again", unit="ms"),
         Row(metric="cancel_ms", what=f"{n}: cancel until all are terminal", unit="ms"),
     ]
     if apps >= _MANY:

@@ -56,6 +56,16 @@ def test_the_providers_description_loads_nothing() -> None:
     }
 
 
+def test_the_plugin_loads_next_to_nothing() -> None:
+    """Each task's process loads all plugins, whatever its task is."""
+    plugins = "import airflow.plugins_manager, airflow.sdk, airflow_torchx"
+    more = _loaded_by(f"{plugins}; import airflow_torchx.plugin") - _loaded_by(plugins)
+    assert {name for name in more if name.startswith(("airflow_torchx", "torchx_core", "fastapi"))} == {
+        "airflow_torchx._addresses",
+        "airflow_torchx.plugin",
+    }
+
+
 def _loaded_by(statement: str) -> set[str]:
     """Return the modules that a fresh interpreter has loaded after the statement, but not before."""
     program = f"import sys; known = set(sys.modules); {statement}; print(*set(sys.modules) - known)"

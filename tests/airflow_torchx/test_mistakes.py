@@ -42,7 +42,11 @@ PARSED: dict[str, dict[str, object]] = {
         "component": "utils.echo",
         "component_args": {"msg": "x", "num_replicas": "x"},
     },
-    "a workspace where none can be built": {"app": _app(), "workspace": "./src"},
+    "a workspace where none can be built, with `unsupported=refuse`": {
+        "app": _app(),
+        "workspace": "./src",
+        "cfg": {"unsupported": "refuse"},
+    },
     "a wrong reaction to a shutdown": {"app": _app(), "on_worker_shutdown": "stay"},
     "a lease that is no number": {"app": _app(), "lease_s": "soon"},
     "a limit that is no number": {"app": _app(), "log_limit_mb": "x"},

@@ -11,6 +11,8 @@ from airflow_jobs import CODE, starting_jobs
 from airflow_server import AirflowServer
 from browser import Page, browse, missing
 
+from torchx_core import get_runner
+
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.deployment,
@@ -37,6 +39,10 @@ with DAG("pages", schedule=None, params={"folder": ""}, is_paused_upon_creation=
             num_replicas=2, port_map={"tensorboard": 6006},
         ),
     )
+with DAG("plain", schedule=None, is_paused_upon_creation=False):
+    EmptyOperator(task_id="t", on_success_callback=print)
+with DAG("elsewhere", schedule=None, is_paused_upon_creation=False):
+    TorchXRunOperator(task_id="t", app=app("true"))
 '''
 )
 PICTURES = Path(os.environ.get("TORCHX_TEST_PICTURES", "build/pictures")).resolve()
@@ -48,16 +54,18 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]
     """Return an Airflow that runs the DAG above."""
     server = AirflowServer(tmp_path_factory.mktemp("airflow"))
     try:
-        server.start(DAGS)
+        server.start("from airflow.providers.standard.operators.empty import EmptyOperator\n" + DAGS)
         yield server
     finally:
         server.stop()
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
-    """Return a browser."""
+def page(airflow: AirflowServer, tmp_path: Path) -> Iterator[Page]:
+    """Return a browser that is logged in: Airflow 3.1 forgets over that where somebody wanted to go."""
     with browse(tmp_path / "chromium") as page:
+        page.open(airflow.url)
+        page.wait_for("Dags")
         yield page
 
 
@@ -78,6 +86,48 @@ def test_the_log_page_shows_both_replicas_and_the_link(
         airflow.wait_for(job.task, "success")
     lines = shown.splitlines()
     assert lines[lines.index(" - [r/1] WARNING almost done") - 1] == "WARNING"
+
+
+def test_the_page_of_an_app_is_a_tab_of_its_task(airflow: AirflowServer, page: Page, tmp_path: Path) -> None:
+    """The link *App* leads there, and it lives while the app runs."""
+    with starting_jobs(airflow, tmp_path) as start:
+        job = start("pages")
+        page.open(f"{airflow.page_of(job.task)}/details")
+        page.wait_for("Service")
+        link = page.links()["App"]
+        page.open(link)
+        with page.frame():
+            page.wait_for("RUNNING", "live", "hello from 0", "hello from 1")
+            page.picture(PICTURES / "airflow-page.png")
+            job.write()
+            page.wait_for("SUCCEEDED")
+        page.resize(420)
+        page.picture(PICTURES / "airflow-page-420.png")
+        page.resize(1400)
+        airflow.wait_for(job.task, "success")
+
+
+def test_a_task_without_an_app_says_so(airflow: AirflowServer, page: Page) -> None:
+    """The tab is there for every task."""
+    task = airflow.trigger("plain")
+    airflow.wait_for(task, "success")
+    page.open(f"{airflow.page_of(task)}/plugin/torchx")
+    with page.frame():
+        page.wait_for("This task instance has no TorchX app")
+
+
+def test_a_web_server_that_does_not_see_the_app_says_so(airflow: AirflowServer, page: Page) -> None:
+    """Plainly, and how to see it: a container of its own shares no state directory with the workers."""
+    task = airflow.trigger("elsewhere")
+    airflow.wait_for(task, "success")
+    with get_runner(state_dir=str(airflow.state_dir)) as runner:
+        runner.delete(airflow.xcom(task, "handle"))
+    page.open(f"{airflow.page_of(task)}/plugin/torchx")
+    with page.frame():
+        page.wait_for(
+            "Airflow's web server does not see the app local_cwd://", "torchx-core page local_cwd://"
+        )
+        page.picture(PICTURES / "airflow-page-unseen.png")
 
 
 def test_the_connection_form_asks_for_what_a_connection_can_say(airflow: AirflowServer, page: Page) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "submits",
     "supervisor_of",
     "victim_of",
+    "zygote_of",
 ]
 
 EVERYWHERE = frozenset({"local_cwd", "local_docker", "slurm", "torchx:local_cwd"})
@@ -117,6 +118,17 @@ def parent_of(pid: int) -> int:
     """Return the parent of a process; 0 when it is gone."""
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def zygote_of(idle_s: str) -> int:
+    """Return the process that starts supervisors for those who have it wait so long; 0 for none."""
+    own = f"TORCHX_ZYGOTE_IDLE_S={idle_s}\0".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_zygote = (process / "cmdline").read_bytes().startswith(b"torchx-zygote")
+            if is_zygote and own in (process / "environ").read_bytes():
+                return int(process.name)
     return 0
 
 

@@ -7,6 +7,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from fault import (
     submits,
     supervisor_of,
     victim_of,
+    zygote_of,
 )
 from trial import Trial
 from truth import living
@@ -89,6 +92,29 @@ def submitter_stopped(trial: Trial) -> None:
     frozen.send_signal(signal.SIGCONT)
     trial.finish_submit(other)
     trial.finish_submit(frozen)
+
+
+@submits(LOCAL)
+def zygote_struck(trial: Trial) -> None:
+    """SIGKILL, or SIGSTOP for a while, the process that starts supervisors, while it is asked for one."""
+    trial.env["TORCHX_ZYGOTE_IDLE_S"] = str(trial.rng.uniform(100, 1000))  # one of the trial's own
+    words = [sys.executable, "-m", "torchx_core", "run", "--wait", "utils.sh", "true"]
+    subprocess.run(
+        words,
+        env={**trial.env, "TORCHX_STATE_DIR": str(trial.root / "other")},
+        check=True,
+        capture_output=True,
+    )
+    zygote = wait_until(lambda: zygote_of(trial.env["TORCHX_ZYGOTE_IDLE_S"]), trial.backend.limit_s)
+    trial.at_end(lambda: send(zygote, signal.SIGKILL))
+    is_stopped = trial.rng.random() < 0.5
+    process = trial.start_submit()
+    trial.pause(0.06)
+    send(zygote, signal.SIGSTOP if is_stopped else signal.SIGKILL)
+    trial.finish_submit(process)
+    send(zygote, signal.SIGCONT)
+    trial.submit()
+    may_be_unstarted(trial)
 
 
 @submits(OURS - {"slurm"})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from storm import NEIGHBOUR
 from trial import Trial
 
 from torchx_core.errors import TorchXError
+from torchx_core.testing import wait_until
 
 MEGABYTE = 1 << 20
 DISK_BYTES = 32 * MEGABYTE
@@ -164,7 +167,7 @@ def few_processes(trial: Trial) -> None:
     trial.set_script(script)  # our witness cannot do without processes either
     group = PIDS / trial.root.name
     group.mkdir()
-    trial.at_end(group.rmdir)
+    trial.at_end(lambda: end_group(group))
     (group / "pids.max").write_text(str(trial.rng.randrange(1, 9)))
     trial.finish_submit(trial.start_submit(group=str(group)), may_fail=True)
     trial.excuse("FAILED", NO_PROCESS)
@@ -173,6 +176,20 @@ def few_processes(trial: Trial) -> None:
         trial.pause(1.0)
         (group / "pids.max").write_text("max")
     trial.submit()
+
+
+def end_group(group: Path) -> None:
+    """Remove it, with the zygote that a submitter in it may have left behind."""
+
+    def is_removed() -> bool:
+        for pid in (group / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        with suppress(OSError):
+            group.rmdir()
+        return not group.exists()
+
+    wait_until(is_removed, 60.0)
 
 
 @submits(LOCAL)

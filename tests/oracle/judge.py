@@ -18,6 +18,8 @@ __all__ = ["Call", "Evidence", "Promises", "Violation", "judge", "judge_calls", 
 
 Document = dict[str, Any]
 TERMINAL = {"SUCCEEDED", "FAILED", "CANCELLED"}
+MOMENT_S = 0.2
+"""In how short a time two deaths are one to whoever waits for both, on a busy host."""
 
 
 class Violation(NamedTuple):
@@ -353,9 +355,12 @@ def _judge_retries(truth: Sequence[Copy], status: Document, promises: Promises) 
 
 
 def _fails_along(copy: Copy, truth: Sequence[Copy], promises: Promises) -> bool:
-    """Return whether a peer's failure had this attempt start again anyway: it costs no try of its own."""
+    """Return whether a peer's failure had this attempt start again anyway: it costs no try of its own.
+
+    Of two that die within a moment nobody who waits for both can tell which was the first.
+    """
     return any(
-        peer.last <= copy.last
+        peer.last <= copy.last + MOMENT_S
         and (copy.started <= peer.last or (not promises.restarts_at_once and copy.attempt == peer.attempt))
         and _share(peer, copy, promises)
         for peer in truth

@@ -43,13 +43,10 @@ class Mutant(NamedTuple):
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
-        "a pipe is closed by its number, which another has by then",
-        LOOP,
-        "        if not source.closed:\n            self._poller.unregister(source)\n"
-        "            del self._watches[source.fileno()]\n            source.close()\n",
-        "        number = source.__dict__.setdefault('number', None if source.closed else source.fileno())\n"
-        "        watch = self._watches.pop(number, None)\n        if watch is not None:\n"
-        "            self._poller.unregister(number)\n            watch.source.close()\n",
+        "what was prepared for a program is taken back though it runs",
+        f"{CORE}/supervisor/attempt.py",
+        "            undo.pop_all()\n        return self.attempt\n",
+        "        return self.attempt\n",
     ),
     Mutant("the last lines of an attempt are not waited for", DRIVER, "self._take_rest(attempt)\n", "pass\n"),
     Mutant(

@@ -240,6 +240,8 @@ def main(arguments: list[str] | None = None) -> int:
         for outcome in bad[: options.shrink]:
             _show_smallest(outcome, root)
     print(table(outcomes))
+    for outcome in bad:
+        _show(outcome)
     if bad:
         print(f"what the bad trials left is below {root}")
     else:

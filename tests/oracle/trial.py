@@ -99,7 +99,8 @@ class Trial:
         path = self._write_request(**request) if request else self.request
         process = self.actor("submit", str(path))
         assert process.stdout is not None
-        process.stdout.readline()
+        while os.read(process.stdout.fileno(), 1) not in (b"\n", b""):
+            pass  # by the byte: `readline` would take more, and keep it from `communicate`
         return process
 
     def finish_submit(
@@ -120,7 +121,8 @@ class Trial:
         if "handle" not in answer:
             bad = not (answer["ours"] or answer["error"] in excused)
             bad = bad or not (may_fail or process.returncode == -signal.SIGKILL)
-            self.note("submit", answer["error"], ours=not bad, detail=f"{answer['text']} {err[-500:]}")
+            detail = f"{answer['text']} {err[-500:]} (exit code {process.returncode})"
+            self.note("submit", answer["error"], ours=not bad, detail=detail)
         return "handle" in answer
 
     def actor(self, *words: str) -> subprocess.Popen[str]:

@@ -343,7 +343,12 @@ def test_the_replicas_are_located_once_the_app_runs() -> None:
     located: list[AppHandle] = []
     places = SavedPosition(flow.position_store)
     me = Holder(flow_tries=(FlowTry("run", 1),), task_run_id="t", task_try=1, call="c")
-    this_try.attachment = Attachment(flow.runner, this_try.page, places, me, locate=located.append)
+
+    def locate(handle: AppHandle) -> bool:
+        located.append(handle)
+        return True
+
+    this_try.attachment = Attachment(flow.runner, this_try.page, places, me, locate=locate)
     this_try.run()
     assert located == [this_try.handle]
     assert this_try.page.shown == ["a", "b"]

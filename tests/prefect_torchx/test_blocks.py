@@ -82,7 +82,10 @@ GOOD: dict[str, Any] = {"component": "utils.echo"}
         (GOOD | {"scheduler": "dokcer"}, "unknown scheduler 'dokcer'"),
         (GOOD | {"cfg": {"grace_ss": 1}}, "unknown run option 'grace_ss'"),
         (GOOD | {"cfg": "grace_s=soon"}, "run option grace_s must be float"),
-        (GOOD | {"workspace": "."}, "local_cwd cannot build a workspace: '.'; leave it out"),
+        (
+            GOOD | {"workspace": ".", "cfg": {"unsupported": "refuse"}},
+            "local_cwd cannot build a workspace: '.'; leave it out",
+        ),
         (GOOD | {"session": "a/b"}, "malformed app handle 'local_cwd://a/b/any'"),
         (
             GOOD | {"sesion": "mine"},

@@ -473,7 +473,11 @@ def test_a_function_that_cannot_travel_is_refused_at_once(
         ({"scheduler": "local_cdw"}, UnknownSchedulerException, "did you mean 'local_cwd'"),
         ({"cfg": {"grase_s": 5}}, InvalidRunConfigException, "did you mean 'grace_s'"),
         ({"cfg": "grace_s=soon"}, InvalidRunConfigException, "grace_s must be float"),
-        ({"workspace": "./src"}, InvalidInputError, "local_cwd cannot build a workspace: './src'"),
+        (
+            {"workspace": "./src", "cfg": "unsupported=refuse"},
+            InvalidInputError,
+            "local_cwd cannot build a workspace: './src'",
+        ),
         ({"on_worker_shutdown": "stop"}, InvalidInputError, "must be 'detach' or 'cancel': 'stop'"),
         ({"retry_delay_seconds": "soon"}, TypeError, "retry_delay_seconds"),
     ],

@@ -89,6 +89,27 @@ def test_a_failure_is_raised_by_whoever_asks() -> None:
 
 
 @pytest.mark.usefixtures("runner")
+def test_a_failure_leads_with_the_exception_of_a_program() -> None:
+    """With its line and its traceback, in whatever way one asks, awaiting or not."""
+    code = "def load():\n    raise KeyError('batch')\nprint('step 1', flush=True)\nload()"
+    run = TorchXJob(app=app_of(sys.executable, "-c", code)).trigger()
+
+    async def both() -> None:
+        await run.await_for_completion()
+
+    told: list[str] = []
+    for ask in (run.wait_for_completion, run.fetch_result, lambda: asyncio.run(both())):
+        with pytest.raises(AppStatusError) as caught:
+            ask()
+        told.append(str(caught.value))
+    assert len(set(told)) == 1
+    headline, *rest = told[0].split("\n")
+    assert headline.endswith("KeyError: 'batch' (<string>:2, in load); app is FAILED")
+    assert rest[0] == "  error: Traceback (most recent call last):"
+    assert rest[-3:] == ["  last lines of r/0:", "    step 1", f"  app: {run.handle}"]
+
+
+@pytest.mark.usefixtures("runner")
 def test_a_failure_keeps_the_jobs_secrets(caplog: pytest.LogCaptureFixture) -> None:
     """Wherever they stand in the app: not in the log, not in what is raised, not in what travels."""
     caplog.set_level(logging.INFO, logger="prefect_torchx")

@@ -35,7 +35,11 @@ CALLS: dict[str, dict[str, Any]] = {
     "neither app nor component": {},
     "an unknown component": {"component": "utils.eco"},
     "an unknown argument of a component": {"component": "utils.echo", "component_args": {"message": "x"}},
-    "a workspace where none can be built": {"app": _app(), "workspace": "./src"},
+    "a workspace where none can be built, with `unsupported=refuse`": {
+        "app": _app(),
+        "workspace": "./src",
+        "cfg": {"unsupported": "refuse"},
+    },
     "a wrong reaction to a shutdown": {"app": _app(), "on_worker_shutdown": "stop"},
     "an empty key": {"app": _app(), "idempotency_key": ""},
 }

@@ -7,6 +7,7 @@ import pytest
 from local_apps import app_of
 
 from prefect_torchx.naming import FlowTry, Holder, Standing, Work, stand
+from torchx_core.components import dist
 from torchx_core.launch import AppRequest
 from torchx_core.specs import AppDef, make_app_handle, parse_app_handle
 
@@ -25,6 +26,14 @@ def _holder(*tries: tuple[str, int] | tuple[str, int, int], **fields: object) ->
 def test_the_same_work_has_the_same_id_in_every_process() -> None:
     """A try in another process, on another day, finds the app of its predecessor."""
     assert _work().app_id() == "app-3653118ecdd4de14" == _work(app=app_of("true")).app_id()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "app_id"), [("1x2", "train-3f98fb6e98cca88f"), ("2x1", "train-c14ef0a314cc5506")]
+)
+def test_another_release_finds_the_app(nodes: str, app_id: str) -> None:
+    """Also one whose component has another program of its own in the command: these ids were given before."""
+    assert _work(app=dist.torchrun("--lr", "1", script="train.py", j=nodes)).app_id() == app_id
 
 
 @pytest.mark.parametrize(

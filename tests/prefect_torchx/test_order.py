@@ -57,7 +57,11 @@ def _request(*args: Any, work: str = "run", flow_run_id: str = FLOW_RUN, **optio
         ({"app": app_of("true"), "scheduler": "dokcer"}, UnknownSchedulerException, "unknown scheduler"),
         ({"app": app_of("true"), "cfg": {"grace_ss": 1}}, InvalidRunConfigException, "grace_ss"),
         ({"app": app_of("true"), "cfg": "grace_s=soon"}, InvalidRunConfigException, "grace_s"),
-        ({"app": app_of("true"), "workspace": "."}, InvalidAppError, "workspace"),
+        (
+            {"app": app_of("true"), "workspace": ".", "cfg": {"unsupported": "refuse"}},
+            InvalidAppError,
+            "workspace",
+        ),
     ],
 )
 def test_a_mistake_is_found_before_anything_is_submitted(
@@ -110,6 +114,13 @@ def test_another_request_is_another_piece_of_work(other: dict[str, Any]) -> None
     first, second = _request(app_of("true")), _request(app_of("true"))
     assert first.work == second.work
     assert _request(app_of("true"), **other).work.app_id() != first.work.app_id()
+
+
+def test_a_workspace_that_cannot_be_had_is_left_out_aloud(caplog: pytest.LogCaptureFixture) -> None:
+    """So that one flow serves a scheduler that builds workspaces and one that does not."""
+    assert _request(app_of("true"), workspace=".").app.workspace == "."
+    told = " ".join(record.getMessage() for record in caplog.records)
+    assert "workspace: local_cwd cannot lay files over an image" in told
 
 
 def test_a_workspace_travels_with_the_request(tmp_path: Path) -> None:

@@ -276,4 +276,5 @@ def _cancel(flow_run_id: Any) -> None:
 
 
 def _hiccup(*_: object) -> None:
-    raise ConnectionError("something on the way to somewhere")
+    # No OSError: those are handled by much that is interrupted.
+    raise RuntimeError("something on the way to somewhere")

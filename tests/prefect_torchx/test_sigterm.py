@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -51,6 +52,13 @@ with sigterm_watch():
 print("went on", flush=True)
 """
 
+BLOCKED = """
+with sigterm_watch() as seen:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    seen.pretend()
+print("went on", flush=True)
+"""
+
 
 def _run(code: str, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -68,6 +76,12 @@ def test_on_an_event_loop_all_that_run_can_clean_up() -> None:
     """The last one's end is the process's."""
     ran = _run(TWO)
     assert (ran.stdout, ran.returncode) == ("True 0\nTrue 0.2\n", -signal.SIGTERM), ran.stderr
+
+
+def test_a_thread_that_blocks_the_signal_does_not_go_on() -> None:
+    """Other threads may block it, too, for the moment in which they handle it."""
+    ran = _run(BLOCKED)
+    assert (ran.stdout, ran.returncode) == ("", -signal.SIGTERM), ran.stderr
 
 
 def test_without_a_signal_nothing_remains() -> None:
@@ -125,6 +139,11 @@ async def beside_a_thread(ready):
     threading.Thread(target=lambda: [burn() for _ in range(10**6)], daemon=True).start()
     await follow(ready)
 
+async def given_to_another_thread(ready):
+    threading.Thread(target=time.sleep, args=[3600], daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    await follow(ready)
+
 async def blocked_loop(ready):
     with sigterm_watch() as seen:
         ready()
@@ -160,7 +179,8 @@ def fate(situation):
     return f"{says}, {signal.Signals(-code).name}"
 
 for situation in (
-    idle, busy_callback, many_callbacks, busy_task, many_steps, nested_task, beside_a_thread, blocked_loop
+    idle, busy_callback, many_callbacks, busy_task, many_steps, nested_task, beside_a_thread,
+    given_to_another_thread, blocked_loop
 ):
     fates = set()
     for _ in range(20):
@@ -175,8 +195,41 @@ def test_no_signal_is_lost_on_an_event_loop() -> None:
     """Whatever the loop is at, asyncio must not swallow the exception, as it does with those of callbacks."""
     ran = _run(STORM)
     situations = [line.split(": ", 1) for line in ran.stdout.splitlines()]
-    assert len(situations) == 8, ran.stderr
+    assert len(situations) == 9, ran.stderr
     assert {fates for _, fates in situations} == {"left, SIGTERM"}, ran.stdout
+
+
+ELSEWHERE = """
+import subprocess, time
+from prefect.utilities.engine import capture_sigterm
+
+async def main():
+    threading.Thread(target=time.sleep, args=[3600], daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    with sigterm_watch():
+        # In a callback Prefect's exception would be lost; another signal follows.
+        script = "while kill -TERM $PPID; do sleep 0.2; done"
+        signals = subprocess.Popen(["sh", "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        await asyncio.sleep(240)
+
+try:
+    with capture_sigterm():
+        try:
+            asyncio.run(main())
+        except TerminationSignal:
+            print("raised", flush=True)
+            os._exit(0)
+finally:
+    os._exit(1)
+"""
+
+
+def test_prefects_handler_does_not_wait_for_the_loop() -> None:
+    """It runs when the main thread runs Python again, and that waits for nothing else any more."""
+    began = monotonic()
+    ran = _run(ELSEWHERE)
+    assert ran.stdout == "raised\n", ran.stderr
+    assert monotonic() - began < 240
 
 
 SWALLOWED = """

@@ -50,7 +50,9 @@ def test_a_change_goes_to_a_file_that_exists() -> None:
         assert files, what
         for file in files:
             assert (ROOT / file).exists() or any(
-                path.match(f"*/{file}") for path in (ROOT / "torchx_core").rglob("*.py")
+                path.match(f"*/{file}")
+                for folder in ("torchx_core", "integrations")
+                for path in (ROOT / folder).rglob("*.py")
             ), file
 
 

@@ -15,6 +15,7 @@ PRODUCT = [
     ROOT / "integrations/prefect/prefect_torchx",
 ]
 RUNS_CODE = {
+    "torchx_core/components/programs/rank.py",  # the user's own program, in a rank of torchrun's
     "torchx_core/functions/replica.py",  # the user's own function, in the replica
     "torchx_core/schedulers/slurm/remote/bundle.py",  # this library, sent to a login node over ssh
 }
@@ -60,8 +61,8 @@ def test_nothing_is_pickled() -> None:
     assert [found for found in imported if found[1] in PICKLES] == []
 
 
-def test_text_becomes_code_in_two_places_only() -> None:
-    """Only the user's own function and the library on a login node are run from text."""
+def test_text_becomes_code_in_three_places_only() -> None:
+    """Only the user's own function or program and the library on a login node are run from text."""
     found = {
         name
         for name, tree in sources()

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
@@ -62,6 +63,31 @@ class Page:
     def _first(self, path: str) -> WebElement:
         return wait_until(lambda: next(iter(self.driver.find_elements(By.XPATH, path)), None), PAGE_TIMEOUT_S)
 
+    def resize(self, width: int, height: int = 1000, *, dark: bool = False) -> None:
+        """Be a window of that size, of somebody who prefers dark or light pages."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    @contextmanager
+    def frame(self) -> Iterator[None]:
+        """Be in the page's only frame, as soon as there is one."""
+        self.driver.switch_to.frame(self._first("//iframe"))
+        try:
+            yield
+        finally:
+            self.driver.switch_to.default_content()
+
+    def run(self, script: str, *args: object) -> Any:
+        """Run JavaScript on the page, and return what it returns."""
+        return self.driver.execute_script(script, *args)
+
+    def complaints(self) -> list[str]:
+        """Return what the browser has to say against the page: errors, refused scripts, failed requests."""
+        entries: list[dict[str, object]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [str(entry["message"]) for entry in entries]
+
     def links(self) -> dict[str, str]:
         """Return where each link with a text leads."""
         found = self.driver.find_elements(By.TAG_NAME, "a")
@@ -87,6 +113,7 @@ def browse(folder: Path) -> Iterator[Page]:
         f"--user-data-dir={folder}",
     ):
         options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
         yield Page(driver)

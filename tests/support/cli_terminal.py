@@ -76,7 +76,7 @@ def in_terminal(
     start = _PIPED if pipe else _LOGIN
     process = subprocess.Popen(
         [sys.executable, "-c", start, sys.executable, "-m", "torchx_core", *args],
-        env={**os.environ, "TERM": "xterm-256color", **(env or {})},
+        env={**_without_size(), "TERM": "xterm-256color", **(env or {})},
         stdin=secondary,
         stdout=secondary,
         stderr=secondary,
@@ -89,6 +89,11 @@ def in_terminal(
         process.kill()
         process.wait()
         os.close(primary)
+
+
+def _without_size() -> dict[str, str]:
+    """Return our environment; the size is the terminal's, whatever pytest-xdist tells its workers."""
+    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
 
 
 class Terminal:

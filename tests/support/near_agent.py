@@ -120,5 +120,9 @@ class RemoteFake(RemoteSlurmScheduler):
     """What a fake scheduler can do, asked for as if it were far away."""
 
     capabilities: ClassVar[Capabilities] = replace(
-        RemoteSlurmScheduler.capabilities, survives_submitter=False, resource_limits=False
+        RemoteSlurmScheduler.capabilities,
+        survives_submitter=False,
+        resource_limits=False,
+        usage=True,
+        exec=False,
     )

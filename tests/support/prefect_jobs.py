@@ -11,7 +11,7 @@ from local_apps import cmdline, running
 from prefect_runs import FlowRun, ask_until
 
 from torchx_core.runner import Runner, get_runner
-from torchx_core.specs import AppHandle, AppStatus
+from torchx_core.specs import AppHandle, AppState, AppStatus
 from torchx_core.testing import wait_until
 
 __all__ = ["FORMS", "WAIT_S", "Form", "Job"]
@@ -123,8 +123,10 @@ class Job:
         return [status for status in found if status is not None]
 
     def wait_for_apps(self) -> None:
-        """Wait until every app has been submitted."""
+        """Wait until every app runs: one that loses its submitter before that may never be started."""
         ask_until(lambda: len(self.handles()) == len(self.names), WAIT_S)
+        waits = {AppState.SUBMITTED, AppState.PENDING}
+        wait_until(lambda: waits.isdisjoint(status.state for status in self.statuses()), WAIT_S)
 
     def wait_for_end(self) -> list[AppStatus]:
         """Wait for the end of every app, without following any, which would renew its lease."""

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Build the three wheels, install them into a clean environment and use them with the sources out of the way:
-# first the core with nothing but what it declares, then its command line, then the integrations beside it.
+# first the core with nothing but what it declares, then its command line, also on other Pythons and with the newest
+# releases of what it needs, then the integrations beside it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=$(mktemp -d)
@@ -20,6 +21,16 @@ install=(uv pip install --quiet --python "$folder/venv/bin/python" --constraint 
 ("$folder/venv/bin/torchx-core" --version 2>&1 || true) | grep -F "pip install 'torchx-core[cli]'"
 "${install[@]}" "$(echo dist/torchx_core-*.whl)[cli]"
 "$folder/venv/bin/torchx-core" --version
+for version in 3.12 3.13 3.14; do # those that this machine has, pyenv's too
+    other=
+    for python in "$(command -v "python$version")" "$HOME"/.pyenv/versions/"$version".*/bin/python; do
+        if "$python" --version >/dev/null 2>&1; then other=$python; fi
+    done
+    [[ $other ]] || continue
+    uv venv --quiet --python "$other" "$folder/venv-$version"
+    uv pip install --quiet --python "$folder/venv-$version/bin/python" "$(echo dist/torchx_core-*.whl)[cli]"
+    (cd "$folder" && "venv-$version/bin/python" -I use_core.py && "venv-$version/bin/torchx-core" doctor >/dev/null)
+done
 "${install[@]}" dist/*.whl
 (cd "$folder" && venv/bin/python -I use_integrations.py)
 airflow_shows() { # usage: airflow_shows WORD LIST…: one of Airflow's lists of what providers have has the word

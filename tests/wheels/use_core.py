@@ -4,6 +4,7 @@ import sys
 from importlib.util import find_spec
 
 import torchx_core
+from torchx_core.page import AppPage
 
 assert "site-packages" in torchx_core.__file__, torchx_core.__file__
 assert find_spec("airflow") is None
@@ -19,5 +20,6 @@ with torchx_core.get_runner() as runner:
     assert status.state is torchx_core.AppState.SUCCEEDED, status
     for replica in range(2):
         assert list(runner.log_lines(handle, "greeter", replica)) == ["hello\n"]
+    assert "<script>" in AppPage(runner, handle).html()  # the files that a page is made of are in the wheel
     runner.delete(handle)
 print(f"torchx-core {torchx_core.__version__} works on Python {sys.version.split()[0]}")

@@ -8,6 +8,7 @@ from typing import assert_never
 from torchx_core.display.text import as_shown
 from torchx_core.schedulers import (
     AppEvent,
+    Link,
     LogLines,
     LogsLost,
     Metric,
@@ -15,8 +16,9 @@ from torchx_core.schedulers import (
     ReplicaChanged,
     Result,
     StateChanged,
+    UsageSample,
 )
-from torchx_core.specs import AppState, AppStatus
+from torchx_core.specs import AppState, AppStatus, Usage
 
 __all__ = ["Board", "ReplicaRow"]
 
@@ -40,6 +42,8 @@ class ReplicaRow:
     """The last one."""
     line: str = ""
     """The last line that it printed."""
+    usage: Usage = Usage()  # noqa: RUF009  # it is frozen
+    """The last sample of what it uses; once it has ended, what it has used."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,8 @@ class Board:
                 board.rows[r.role, r.id] = ReplicaRow(
                     r.role, r.id, r.state, r.attempt, r.started_at, r.ended_at, r.exit_code, r.signal
                 )
+                if r.ended_at is not None:
+                    board.rows[r.role, r.id].usage = r.usage
         started = [row.started_at for row in board.rows.values() if row.started_at is not None]
         board.since = min(started, default=now)
         return board
@@ -80,7 +86,9 @@ class Board:
                 row.fraction, row.message = event.fraction, event.message
             case Metric():
                 row.metric = event
-            case Result() | LogsLost():
+            case UsageSample():
+                row.usage = event.usage
+            case Result() | Link() | LogsLost():
                 pass
             case _:
                 assert_never(event)
@@ -93,4 +101,4 @@ def _change(row: ReplicaRow, event: ReplicaChanged) -> None:
         row.started_at, row.ended_at = event.time, None
         row.fraction, row.message, row.metric = None, "", None
     else:
-        row.ended_at = event.time
+        row.ended_at, row.usage = event.time, Usage()

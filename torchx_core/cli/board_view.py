@@ -7,10 +7,10 @@ from os import terminal_size
 from typing import Final
 
 from torchx_core.cli.board import Board, ReplicaRow
-from torchx_core.cli.quantities import format_duration
 from torchx_core.cli.styles import BOLD, DIM, STATE_STYLES, Paint
 from torchx_core.cli.tables import Cell, Column, lay_out
-from torchx_core.cli.widths import cell_width, fit, one_line
+from torchx_core.cli.widths import fit, fit_painted, one_line
+from torchx_core.quantities import format_duration
 from torchx_core.specs import AppState
 
 __all__ = ["board_lines"]
@@ -45,7 +45,7 @@ def board_lines(board: Board, app_id: str, *, now: float, size: terminal_size, p
     lines = lay_out(_COLUMNS, [_row(row, now) for row in shown], width=width, paint=paint)
     return [
         _headline(board, app_id, now, width, paint),
-        *(line if cell_width(one_line(line)) <= width else fit(one_line(line), width) for line in lines),
+        *(fit_painted(line, width) for line in lines),
         *([fit(_more(hidden), width)] if hidden else []),
     ]
 

@@ -17,7 +17,7 @@ __all__ = ["command", "may_ask"]
 
 
 @cli_command("delete")
-@handles_argument
+@handles_argument()
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, also for several apps.")
 @click.option("--force", is_flag=True, help="Of an app whose record is damaged, end what may still run.")
 def command(output: Output, app_handles: tuple[str, ...], *, yes: bool, force: bool) -> None:

@@ -16,7 +16,7 @@ __all__ = ["command", "readable_app"]
 
 
 @cli_command("describe")
-@handle_argument
+@handle_argument()
 @click.option("--native", is_flag=True, help="Show the backend's own description, or null where it has none.")
 def command(output: Output, app_handle: str, *, native: bool) -> None:
     """Show an app as it was submitted.
@@ -37,9 +37,22 @@ def command(output: Output, app_handle: str, *, native: bool) -> None:
         output.write(readable_app(app))
 
 
-def readable_app(app: AppDef) -> str:
-    """Return the app as YAML for people, without its secrets."""
+def readable_app(app: AppDef, most_lines: int | None = None) -> str:
+    """Return the app as YAML for people, without its secrets.
+
+    Args:
+        app: The app.
+        most_lines: How much to show of an argument that is a whole program; None for all.
+    """
     shown = snapshot_app(app)
     for role in shown.roles:
         role.env = mask_env(role.env)
+        role.args = [_begun(arg, most_lines) for arg in role.args]
     return shown.to_yaml()
+
+
+def _begun(text: str, most_lines: int | None) -> str:
+    lines = text.split("\n")
+    if most_lines is None or len(lines) <= most_lines:
+        return text
+    return f"{lines[0]}\n... ({len(lines) - 1} lines more; --json shows all)\n"

@@ -13,8 +13,7 @@ from torchx_core.cli.options import cli_command
 from torchx_core.cli.output import Output
 from torchx_core.cli.styles import BAD, BOLD, DIM, GOOD, WARN
 from torchx_core.cli.tables import Cell, Column, lay_out
-from torchx_core.errors import TorchXError
-from torchx_core.registry import is_not_installed
+from torchx_core.errors import BackendAbsentError, TorchXError
 from torchx_core.schedulers import Finding, Verdict
 
 __all__ = ["command"]
@@ -55,7 +54,7 @@ def _by_schedulers() -> dict[tuple[str, ...], list[Finding]]:
             try:
                 findings = runner.scheduler(name).diagnose()
             except TorchXError as err:
-                verdict = Verdict.ABSENT if is_not_installed(name, err) else Verdict.WARNING
+                verdict = Verdict.ABSENT if isinstance(err, BackendAbsentError) else Verdict.WARNING
                 findings = [Finding(subject="backend", verdict=verdict, text=f"cannot be used: {err}")]
             for finding in findings:
                 owners.setdefault(finding, []).append(name)

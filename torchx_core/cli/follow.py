@@ -12,10 +12,10 @@ from torchx_core.cli.exit_codes import code_of_signal, code_of_status
 from torchx_core.cli.interrupt import Interrupts, Phase
 from torchx_core.cli.live_view import LiveView
 from torchx_core.cli.output import Output
-from torchx_core.cli.quantities import format_duration
 from torchx_core.cli.styles import BAD, BOLD, STATE_STYLES
 from torchx_core.cli.views import PlainView, View
 from torchx_core.errors import UnknownAppException, WaitTimeoutError
+from torchx_core.quantities import format_duration
 from torchx_core.schedulers import Batch
 from torchx_core.specs import AppHandle, parse_app_handle
 
@@ -23,6 +23,9 @@ __all__ = ["ending_line", "exit_code", "follow_app", "human_view", "outlives_us"
 
 _TICK_S: Final = 0.1
 """How soon a signal, a key or a timeout is noticed, and how often the board is redrawn."""
+_CHOICES: Final = "  [c]ancel it   [d]etach, it runs on   another key: go on"
+_LEAVING: Final = "  Ctrl-C again: leave before it has ended"
+"""On lines of their own, so that no app's name pushes them off a narrow screen."""
 
 
 def follow_app(
@@ -81,10 +84,10 @@ def _react(runner: Runner, app_handle: AppHandle, view: View, phase: Phase) -> N
     app_id = parse_app_handle(app_handle).app_id
     match phase:
         case Phase.ASKING:
-            view.ask(f"Ctrl-C: [c]ancel {app_id}, [d]etach and leave it running, any other key to go on")
+            view.ask(f"Ctrl-C: what shall become of {app_id}?\n{_CHOICES}")
         case Phase.CANCELLING:
             runner.cancel(app_handle, reason=human_reason())
-            view.ask(f"cancelling {app_id}; Ctrl-C again to leave before it has ended")
+            view.ask(f"cancelling {app_id}\n{_LEAVING}")
         case Phase.FOLLOWING | Phase.LEAVING:
             view.ask("")
 
@@ -144,7 +147,10 @@ def tell_failure(output: Output, status: AppStatus) -> None:
         for line in status.failure_summary().splitlines():
             output.remark(output.paint_remark(line, BAD))
     elif status.state is AppState.CANCELLED and status.msg:
-        output.remark(status.msg)
+        from torchx_core.specs.failure_summary import stops  # here: most programs need no such thing
+
+        for line in [status.msg, *(f"  {stop}" for stop in stops(status))]:
+            output.remark(line)
 
 
 def ending_line(output: Output, app_handle: AppHandle, status: AppStatus, *, remark: bool) -> str:

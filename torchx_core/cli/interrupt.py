@@ -6,19 +6,15 @@ and SIGTERM and SIGHUP leave at once while the app goes on.
 
 from __future__ import annotations
 
-import os
-import select
 import signal
-import sys
-import termios
-import tty
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from types import FrameType, TracebackType
 from typing import Final, Self
+
+from torchx_core.cli.keys import Keys
 
 __all__ = ["Happening", "Interrupts", "Phase", "next_phase"]
 
@@ -56,7 +52,6 @@ _TRANSITIONS: Final[Mapping[tuple[Phase, Happening], Phase]] = {
     (Phase.CANCELLING, Happening.INTERRUPT_UNASKED): Phase.LEAVING,
     **{(phase, Happening.HANG_UP): Phase.LEAVING for phase in Phase},
 }
-_STDIN: Final = 0
 _UNHEEDED: Final = 3
 _KEYS: Final = {b"c": Happening.SAID_CANCEL, b"d": Happening.SAID_DETACH}
 
@@ -91,7 +86,7 @@ class Interrupts:
         self._unasked = unasked
         self._came: deque[int] = deque()
         self._restore: list[Callable[[], object]] = []
-        self._keys = _Keys()
+        self._keys = Keys()
 
     def __enter__(self) -> Self:
         """Listen."""
@@ -136,41 +131,3 @@ class Interrupts:
             self._keys.open()
         else:
             self._keys.close()
-
-
-class _Keys:
-    """Single key presses from the terminal, read without waiting, while a question is open."""
-
-    def __init__(self) -> None:
-        self._restore: Callable[[], object] | None = None
-
-    def somebody_is_there(self) -> bool:
-        """Return whether our terminal's keys would come to us, and a question on stderr would be seen."""
-        try:
-            seen = sys.stderr is not None and sys.stderr.isatty()
-            return seen and os.isatty(_STDIN) and os.tcgetpgrp(_STDIN) == os.getpgrp()
-        except OSError:
-            return False
-
-    def open(self) -> None:
-        """Deliver keys as they are pressed, without showing them; Ctrl-C stays a signal."""
-        if self._restore is None:
-            with suppress(termios.error):
-                before = termios.tcgetattr(_STDIN)
-                self._restore = partial(termios.tcsetattr, _STDIN, termios.TCSADRAIN, before)
-                tty.setcbreak(_STDIN)
-
-    def close(self) -> None:
-        """Deliver lines again."""
-        if self._restore is not None:
-            with suppress(termios.error):
-                self._restore()
-            self._restore = None
-
-    def read(self) -> bytes | None:
-        """Return a key that was pressed, None when none was, nothing when the terminal is gone."""
-        try:
-            ready, _, _ = select.select([_STDIN], [], [], 0)
-            return os.read(_STDIN, 1) if ready else None
-        except OSError:
-            return b""

@@ -14,12 +14,14 @@ from torchx_core.specs import AppHandle, AppStatus, parse_app_handle
 __all__ = ["event_documents", "handle_fields", "plain", "status_document"]
 
 _TYPES = {
+    "Link": "link",
     "LogsLost": "lost",
     "Metric": "metric",
     "Progress": "progress",
     "ReplicaChanged": "replica",
     "Result": "result",
     "StateChanged": "state",
+    "UsageSample": "usage",
 }
 
 
@@ -36,7 +38,7 @@ def handle_fields(app_handle: AppHandle) -> dict[str, object]:
 
 def status_document(app_handle: AppHandle, status: AppStatus, roles: Sequence[str] | None) -> object:
     """Return an app's handle and status."""
-    return plain({**handle_fields(app_handle), **status.to_json(roles)})
+    return plain({**handle_fields(app_handle), **_status_fields(status, roles)})
 
 
 def event_documents(event: AppEvent) -> Iterator[object]:
@@ -66,7 +68,7 @@ def plain(value: object) -> object:
 
 def _plain_structure(value: object) -> object:
     if isinstance(value, AppStatus):
-        return plain(value.to_json())
+        return plain(_status_fields(value, None))
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -77,3 +79,8 @@ def _plain_structure(value: object) -> object:
 
 
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _status_fields(status: AppStatus, roles: Sequence[str] | None) -> dict[str, object]:
+    """Return the status without ``url``, which is TorchX's name for what ``ui_url`` has."""
+    return {name: value for name, value in status.to_json(roles).items() if name != "url"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -11,24 +13,25 @@ from torchx_core.cli.styles import Paint, Style
 from torchx_core.display.text import as_shown
 from torchx_core.schedulers import LogLines
 
-__all__ = ["LinePrinter", "Selection"]
+__all__ = ["COLOURS", "LastLines", "LinePrinter", "Selection"]
 
-_COLOURS: Final[tuple[Style, ...]] = ("36", "35", "34", "32", "33", "96", "95", "94", "92", "93")
+COLOURS: Final[tuple[Style, ...]] = ("36", "35", "34", "32", "33", "96", "95", "94", "92", "93")
+"""Of the names of replicas, each that is met first gets the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Which lines to show."""
 
-    replicas: frozenset[int] | None = None
-    """Of the roles that are followed; None for all."""
+    replicas: frozenset[tuple[str, int]] | None = None
+    """Role and number of each; None for all."""
     regex: re.Pattern[str] | None = None
     since: datetime | None = None
     until: datetime | None = None
 
     def of(self, run: LogLines) -> LogLines | None:
         """Return what is selected of a run of lines, or None."""
-        if self.replicas is not None and run.replica not in self.replicas:
+        if self.replicas is not None and (run.role, run.replica) not in self.replicas:
             return None
         if self.since is not None and run.time < self.since.timestamp():
             return None
@@ -43,6 +46,38 @@ def _matching(run: LogLines, regex: re.Pattern[str]) -> LogLines | None:
         return None
     last_is_kept = lines[-1] is run.lines[-1]
     return run._replace(lines=lines, eol=run.eol or not last_is_kept)
+
+
+class LastLines:
+    """Keeps the last lines of a log; the pieces of a long line are one."""
+
+    def __init__(self, most: int) -> None:
+        """Keep at most so many lines."""
+        self._most = most
+        self._lines: deque[list[LogLines]] = deque(maxlen=most)
+        self._open: dict[tuple[object, ...], list[LogLines]] = {}
+
+    def add(self, runs: Iterable[LogLines]) -> None:
+        """Take in what was written next."""
+        for run in runs:
+            writer = run[:4]
+            for line, eol in self._whole(run):
+                pieces = self._open.pop(writer, None)
+                if pieces is None:
+                    self._lines.append(pieces := [])
+                pieces.append(run._replace(lines=(line,), eol=eol))
+                if not eol:
+                    self._open[writer] = pieces
+
+    def _whole(self, run: LogLines) -> Iterator[tuple[str, bool]]:
+        """Yield the first line, which may end an open one, and the others that can be kept."""
+        first, *others = zip(run.lines, (*(True,) * (len(run.lines) - 1), run.eol), strict=True)
+        yield first
+        yield from others[-max(1, self._most) :]
+
+    def runs(self) -> list[LogLines]:
+        """Return what is kept, by when the lines began."""
+        return [piece for line in self._lines for piece in line]
 
 
 class LinePrinter:
@@ -83,6 +118,6 @@ class LinePrinter:
     def _prefix(self, role: str, replica: int) -> str:
         key = (role, replica)
         if key not in self._prefixes:
-            colour = _COLOURS[len(self._prefixes) % len(_COLOURS)]
+            colour = COLOURS[len(self._prefixes) % len(COLOURS)]
             self._prefixes[key] = self._paint(f"{role}/{replica}", colour) + " "
         return self._prefixes[key]

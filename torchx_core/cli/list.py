@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, TypedDict, Unpack
 
 import click
 
 from torchx_core import Runner, get_runner
 from torchx_core.cli.json_output import handle_fields
+from torchx_core.cli.listing import Listing, apps_of
+from torchx_core.cli.live_view import QUIT, live_area
 from torchx_core.cli.options import cli_command, scheduler_option, session_option
 from torchx_core.cli.output import Output
-from torchx_core.cli.quantities import format_duration
 from torchx_core.cli.styles import DIM, STATE_STYLES
 from torchx_core.cli.tables import Cell, Column, lay_out
-from torchx_core.errors import TorchXError
-from torchx_core.registry import is_not_installed
+from torchx_core.cli.widths import cell_width, fit_painted, one_line
+from torchx_core.errors import SchedulerError
+from torchx_core.quantities import format_duration
 from torchx_core.schedulers import ListAppResponse
 from torchx_core.specs import AppState
 
@@ -25,11 +28,15 @@ __all__ = ["command"]
 _COLUMNS = (Column("HANDLE"), Column("STATE"), Column("AGE", right=True), Column("NAME", shrinks=True))
 
 
-class Listing(NamedTuple):
-    """The apps of all schedulers asked, and why some could not be asked."""
+_LOOK_S: Final = 2.0
+_HINT: Final = "q: quit"
 
-    apps: list[ListAppResponse]
-    unreachable: dict[str, str]
+
+class _Which(TypedDict):
+    scheduler: str | None
+    states: tuple[str, ...]
+    all_sessions: bool
+    limit: int | None
 
 
 @cli_command("list")
@@ -42,52 +49,83 @@ class Listing(NamedTuple):
     type=click.Choice([state.name for state in AppState], case_sensitive=False),
     help="Only apps in this state; may be given several times.",
 )
-def command(output: Output, scheduler: str | None, session: str | None, states: tuple[str, ...]) -> None:
+@click.option("--all-sessions", is_flag=True, help="The apps of every session.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="Only the N newest.")
+@click.option("-w", "--watch", is_flag=True, help="On a terminal, look again every two seconds, until q.")
+def command(output: Output, session: str | None, *, watch: bool, **which: Unpack[_Which]) -> None:
     """List the apps of a session, the newest last.
 
-    Of all schedulers, unless [cli:list] of .torchxconfig names one; a scheduler that cannot be asked is then
-    left out, and named on stderr, but for a built-in one whose extra is not installed.
+    Of all schedulers, unless [cli:list] of .torchxconfig names one. One that cannot be asked is then left
+    out, and named on stderr; one that is not there at all, as Docker where there is no engine, has no apps.
     """
-    only = scheduler or _configured_scheduler()
+    if session and which["all_sessions"]:
+        raise click.UsageError("--session excludes --all-sessions")
     with get_runner(session) as runner:
-        listing = Listing(runner.list(only), {}) if only else _ask_all(runner)
-    apps = [app for app in listing.apps if not states or app.state.name in states]
+        listing = _look(runner, which)
+        if watch and not output.json and output.both_terminals:
+            _show_live(output, listing, lambda: _look(runner, which))
+        else:
+            _show(output, listing)
+
+
+def _look(runner: Runner, which: _Which) -> Listing:
+    listing = apps_of(runner, which["scheduler"], all_sessions=which["all_sessions"])
+    apps = [app for app in listing.apps if not which["states"] or app.state.name in which["states"]]
+    return listing._replace(apps=apps[-which["limit"] :] if which["limit"] else apps)
+
+
+def _show(output: Output, listing: Listing) -> None:
     if output.json:
-        output.document({"apps": list(map(_document, apps)), "unreachable": listing.unreachable})
+        apps = list(map(_document, listing.apps))
+        output.document({"apps": apps, "unreachable": listing.unreachable})
         return
-    for app in apps:
-        if app.error:
-            output.remark(output.paint_remark(f"{app.app_handle}: {app.error}", DIM))
-    for name, why in listing.unreachable.items():
-        output.remark(output.paint_remark(f"{name} was not asked: {why}", DIM))
-    if apps:
-        now = time.time()
-        rows = [_row(app, now) for app in apps]
-        output.lines(lay_out(_COLUMNS, rows, width=output.width, paint=output.paint))
+    for remark in _remarks(listing):
+        output.remark(output.paint_remark(remark, DIM))
+    if listing.apps:
+        output.lines(_table(output, listing.apps))
     else:
         output.remark("no apps")
 
 
-def _configured_scheduler() -> str | None:
-    from torchx_core.config import read_config
-
-    setting = read_config().settings("cli:list").get("scheduler")
-    return setting.text if setting else None
-
-
-def _ask_all(runner: Runner) -> Listing:
-    listing = Listing([], {})
-    for name in runner.scheduler_backends():
-        try:
-            listing.apps.extend(runner.list(name))
-        except TorchXError as err:
-            if not is_not_installed(name, err):
-                listing.unreachable[name] = str(err)
-    return Listing(_oldest_first(listing.apps), listing.unreachable)
+def _show_live(output: Output, listing: Listing, look: Callable[[], Listing]) -> None:
+    """Draw and look again until somebody presses ``q``; the last of it stays on the screen."""
+    with live_area(output) as (area, keys):
+        key: bytes | None = None
+        while key not in QUIT:
+            area.draw([output.shown(line) for line in _screen(output, listing)])
+            key = keys.read(_LOOK_S)
+            if key is None:
+                with suppress(SchedulerError):  # while it cannot be asked, what was seen last stays
+                    listing = look()
+    _show(output, listing)
 
 
-def _oldest_first(apps: Iterable[ListAppResponse]) -> list[ListAppResponse]:
-    return sorted(apps, key=lambda app: (app.submitted_at or 0.0, app.app_handle))
+def _screen(output: Output, listing: Listing) -> list[str]:
+    """Return the lines that have room: the newest apps."""
+    width, room = output.size.columns - 1, output.size.lines - 1
+    head, *rows = _table(output, listing.apps) if listing.apps else ["no apps"]
+    remarks = _remarks(listing)
+    rows = rows[-max(1, room - len(remarks) - 2) :]
+    lines = [*remarks, head, *rows, output.paint(_HINT, DIM)]
+    return [fit_painted(line, width) for line in lines]
+
+
+def _remarks(listing: Listing) -> list[str]:
+    damaged = [f"{app.app_handle}: {app.error}" for app in listing.apps if app.error]
+    return [*damaged, *(f"{name} was not asked: {why}" for name, why in listing.unreachable.items())]
+
+
+def _table(output: Output, apps: Sequence[ListAppResponse]) -> list[str]:
+    """Return the head and a line for each app; the name is left out where there is no room for it.
+
+    A handle is never cut: it is there to be copied.
+    """
+    now, width = time.time(), output.width
+    rows = [_row(app, now) for app in apps]
+    lines = lay_out(_COLUMNS, rows, width=width, paint=output.paint)
+    if width is None or all(cell_width(one_line(line)) <= width for line in lines):
+        return lines
+    return lay_out(_COLUMNS[:-1], [row[:-1] for row in rows], width=width, paint=output.paint)
 
 
 def _row(app: ListAppResponse, now: float) -> list[Cell]:

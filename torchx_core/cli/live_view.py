@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from torchx_core.cli.board import Board
 from torchx_core.cli.board_view import board_lines
+from torchx_core.cli.inside import leaving_on_signals
+from torchx_core.cli.keys import Keys
 from torchx_core.cli.lines import LinePrinter
 from torchx_core.cli.output import Output
 from torchx_core.cli.styles import WARN
@@ -15,8 +18,10 @@ from torchx_core.cli.views import said
 from torchx_core.cli.widths import cell_width, fit, one_line
 from torchx_core.schedulers import AppEvent, LogLines, LogsLost
 
-__all__ = ["LiveArea", "LiveView"]
+__all__ = ["QUIT", "LiveArea", "LiveView", "live_area"]
 
+QUIT: Final = (b"q", b"Q", b"")
+"""Keys that end what is drawn until somebody has seen enough; the last is a terminal that has gone."""
 _REDRAW_S: Final = 0.1
 _ERASE_BELOW = "\x1b[J"
 
@@ -67,8 +72,7 @@ class LiveView:
         self._drawn_at = time.monotonic()
         size, paint = self._output.size, self._output.paint
         lines = board_lines(self._board, self._app_id, now=time.time(), size=size, paint=paint)
-        if self._question:
-            lines.append(paint(fit(self._question, size.columns - 1), WARN))
+        lines += [paint(fit(line, size.columns - 1), WARN) for line in self._question.splitlines()]
         self._area.draw([self._output.shown(line) for line in lines], self._output.shown(above))
 
     def close(self) -> None:
@@ -91,8 +95,12 @@ class LiveArea:
 
     def draw(self, lines: Sequence[str], above: str = "") -> None:
         """Replace the lines, and put whole lines of text above them, in one write."""
-        self._write(self._erase() + above + "".join(f"{line}\n" for line in lines))
-        self._drawn = [cell_width(one_line(line)) for line in lines]
+        text = self._erase() + above + "".join(f"{line}\n" for line in lines)
+        cells = [cell_width(one_line(line)) for line in lines]
+        try:
+            self._write(text)
+        finally:  # a signal that comes now must find what is on the screen
+            self._drawn = cells
 
     def clear(self, above: str = "") -> None:
         """Remove the lines."""
@@ -106,3 +114,16 @@ class LiveArea:
         width = max(1, self._width())
         rows = sum(max(1, -(-cells // width)) for cells in self._drawn)
         return f"\r\x1b[{rows}A{_ERASE_BELOW}" if rows else ""
+
+
+@contextmanager
+def live_area(output: Output) -> Generator[tuple[LiveArea, Keys]]:
+    """Draw at the bottom and take single keys; leave the terminal as it was, however it ends."""
+    area, keys = LiveArea(output.draw, lambda: output.size.columns), Keys()
+    with leaving_on_signals():
+        keys.open()
+        try:
+            yield area, keys
+        finally:
+            keys.close()
+            area.clear()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TextIO, final
 
-from torchx_core.cli.styles import DIM, Paint, in_colour, plainly
+from torchx_core.cli.styles import DIM, Paint, in_colour, in_readable_colour, plainly
 from torchx_core.terminal import harmless
 
 __all__ = ["Output"]
@@ -37,8 +37,9 @@ class Output:
         smart = environ.get("TERM", "") not in ("", "dumb")
         coloured = smart and not environ.get("NO_COLOR")
         self.terminal: bool = stdout.isatty() and smart
-        self.paint: Paint = in_colour if coloured and stdout.isatty() else plainly
-        self.paint_remark: Paint = in_colour if coloured and stderr.isatty() else plainly
+        paint = in_readable_colour if _has_256_colours(environ) else in_colour
+        self.paint: Paint = paint if coloured and stdout.isatty() else plainly
+        self.paint_remark: Paint = paint if coloured and stderr.isatty() else plainly
         self._colours = coloured
 
     @staticmethod
@@ -115,6 +116,12 @@ class Output:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stdout.fileno())
             os.close(null)
+
+
+def _has_256_colours(environ: Mapping[str, str]) -> bool:
+    """Return whether the terminal says so: by its kind, by its colours, or as Windows Terminal."""
+    kind = environ.get("TERM", "")
+    return "256color" in kind or bool(environ.get("COLORTERM") or environ.get("WT_SESSION"))
 
 
 def _tolerant(stream: TextIO | None) -> TextIO:

@@ -13,6 +13,7 @@ from torchx_core import __version__
 from torchx_core.cli.exit_codes import code_of_signal
 from torchx_core.cli.options import CONTEXT_SETTINGS
 from torchx_core.cli.output import Output
+from torchx_core.errors import did_you_mean
 
 __all__ = ["COMMANDS", "NAME", "program", "run_program"]
 
@@ -21,7 +22,12 @@ NAME: Final = "torchx-core"
 COMMANDS: Final = (
     "run",
     "status",
+    "top",
     "log",
+    "page",
+    "exec",
+    "shell",
+    "stacks",
     "wait",
     "cancel",
     "delete",
@@ -35,7 +41,20 @@ COMMANDS: Final = (
 )
 """In the order of their use; each is the ``command`` of the module of its name."""
 
-_ALIASES: Final = {"builtins": "components"}  # TorchX's name
+_ALIASES: Final = {"builtins": "components", "logs": "log", "ps": "list"}
+"""TorchX's name of one, and what other programs' users type."""
+
+_ELSEWHERE: Final = {
+    "attach": "log",
+    "inspect": "describe",
+    "kill": "cancel",
+    "ls": "list",
+    "rm": "delete",
+    "start": "run",
+    "stop": "cancel",
+    "submit": "run",
+}
+"""What other programs call our commands: understood as a question, not as a command."""
 
 
 class _Commands(click.Group):
@@ -49,6 +68,15 @@ class _Commands(click.Group):
         if name not in COMMANDS:
             return None
         return cast("click.Command", import_module(f"torchx_core.cli.{name}").command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if not ctx.resilient_parsing and not word.startswith("-") and self.get_command(ctx, word) is None:
+            close = did_you_mean(word, (*COMMANDS, *_ALIASES), _ELSEWHERE)
+            ctx.fail(f"no such command: {word!r}{close}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

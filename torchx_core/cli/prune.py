@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from typing import TypedDict, Unpack
 
 import click
@@ -30,6 +31,7 @@ class Bounds(TypedDict):
 @cli_command("prune")
 @scheduler_option("Only the apps of this scheduler; default: each of them, on its own.")
 @session_option
+@click.option("--all-sessions", is_flag=True, help="The apps of every session, each on its own.")
 @click.option("--max-age", "max_age_s", type=DURATION, metavar="DURATION", help="Delete older ones: 7d.")
 @click.option("--max-count", type=click.IntRange(min=0), metavar="N", help="Keep at most so many apps.")
 @click.option("--max-bytes", type=SIZE, metavar="SIZE", help="Keep at most that much on disk: 2GB.")
@@ -40,6 +42,7 @@ def command(
     scheduler: str | None,
     session: str | None,
     *,
+    all_sessions: bool,
     dryrun: bool,
     yes: bool,
     **bounds: Unpack[Bounds],
@@ -50,13 +53,20 @@ def command(
     """
     if all(bound is None for bound in bounds.values()):
         raise click.UsageError("no bound: give --max-age, --max-count or --max-bytes")
-    with get_runner(session) as runner:
-        schedulers = [scheduler] if scheduler else _reachable(output, runner)
-        doomed = [h for name in schedulers for h in _doomed(runner, name, bounds)]
+    if session and all_sessions:
+        raise click.UsageError("--session excludes --all-sessions")
+    with ExitStack() as runners:
+        runner = runners.enter_context(get_runner(session))
+        places = [
+            (runners.enter_context(get_runner(each)), name)
+            for name in ([scheduler] if scheduler else _reachable(output, runner))
+            for each in (runner.scheduler(name).sessions() if all_sessions else [runner.name])
+        ]
+        doomed = [h for each, name in places for h in _doomed(each, name, bounds)]
         if doomed and not dryrun and not yes and may_ask(output):
             click.confirm(f"delete {len(doomed)} apps and their logs?", abort=True, err=True)
         if not dryrun:  # also without such an app: a scheduler forgets more, such as images that nobody uses
-            doomed = [h for name in schedulers for h in _pruned(runner, name, bounds)]
+            doomed = [h for each, name in places for h in _pruned(each, name, bounds)]
     if output.json:
         output.document({"dryrun": dryrun, "apps": [handle_fields(handle) for handle in doomed]})
     elif doomed:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from torchx_core import Runner, get_runner
-from torchx_core.cli.completion import complete_cfg, complete_components
+from torchx_core.cli.completion import complete_cfg, complete_components, complete_flags
 from torchx_core.cli.describe import readable_app
 from torchx_core.cli.follow import (
     ending_line,
@@ -20,21 +20,35 @@ from torchx_core.cli.follow import (
     tell_failure,
     tell_left,
 )
+from torchx_core.cli.help import HelpedCommand
 from torchx_core.cli.interrupt import Interrupts, Phase
 from torchx_core.cli.json_output import handle_fields, plain
 from torchx_core.cli.options import DURATION, cli_command, scheduler_option, session_option
 from torchx_core.cli.output import Output
-from torchx_core.cli.run_app import render
+from torchx_core.cli.run_app import LOCAL, on_several_processes, render
 from torchx_core.cli.run_request import RunOptions, RunRequest, request_of, request_of_json
 from torchx_core.cli.views import JsonView
 from torchx_core.specs import AppDryRunInfo, AppHandle
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 __all__ = ["command"]
 
-_LOCAL = "local"  # the schedulers whose apps TorchX's `run` waits for without being told
+_MOST_LINES, _MOST_CHARS, _SHOWN_CHARS = 40, 1000, 150
+"""How much of a program that is an argument a dry run shows."""
 
 
-@cli_command("run", takes_rest=True)
+class _Run(HelpedCommand):
+    """Words after the component are the component's own: an option there is none of `run`'s."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the flags of the component, once there is one."""
+        words: tuple[str, ...] = ctx.params.get("component_and_args") or ()
+        return complete_flags(words[0], incomplete) if words else super().shell_complete(ctx, incomplete)
+
+
+@cli_command("run", takes_rest=True, kind=_Run)
 @click.argument(
     "component_and_args",
     metavar="[COMPONENT [ARGS]...]",
@@ -75,10 +89,11 @@ _LOCAL = "local"  # the schedulers whose apps TorchX's `run` waits for without b
 @click.option("--tee_logs", is_flag=True, help="Accepted for TorchX's sake: lines always name their replica.")
 @click.option("--stdin", is_flag=True, help="Read component, scheduler and arguments as JSON from stdin.")
 def command(output: Output, **options: Unpack[RunOptions]) -> int:
-    """Run a component, or the app in a file; the exit code is the app's if it was waited for.
+    """Run a component, a script, or the app in a file; the exit code is the app's if it was waited for.
 
-    COMPONENT is the name of a component (utils.echo), FILE.py:FUNCTION or PACKAGE.MODULE.FUNCTION; what
-    follows are its arguments. The first line of the output is the app's handle.
+    COMPONENT is the name of a component (utils.echo), FILE.py:FUNCTION or PACKAGE.MODULE.FUNCTION, or a
+    Python script, FILE.py, that runs in one process; what follows are its arguments. The first line of the
+    output is the app's handle.
     """
     request = request_of_json(_stdin(options)) if options["stdin"] else request_of(options)
     if options["detach"] and (request.wait or request.log):
@@ -88,6 +103,9 @@ def command(output: Output, **options: Unpack[RunOptions]) -> int:
         if request.dryrun or options["dryrun"]:
             _show(output, info)
             return 0
+        several = on_several_processes(request)
+        if several:
+            output.hint(f"on several processes: {several}")
         return _submit(output, runner, info, request, options)
 
 
@@ -102,7 +120,7 @@ def _submit(
 ) -> int:
     scheduler = str(info.scheduler)
     lasting = outlives_us(runner, scheduler)
-    staying = scheduler.startswith(_LOCAL) or not lasting
+    staying = scheduler.startswith(LOCAL) or not lasting  # as TorchX's `run` does without being told
     logs = staying if request.log is None else request.log
     stay = (request.wait or bool(request.log) or staying) and not options["detach"]
     with Interrupts(unasked=Phase.CANCELLING) as interrupts:  # from here on Ctrl-C is about the app
@@ -138,8 +156,16 @@ def _show(output: Output, info: AppDryRunInfo[object]) -> None:
     if output.json:
         output.document(_dryrun_document(info))
         return
-    app = "" if info.app is None else readable_app(info.app)
-    output.write(f"=== APPLICATION ===\n{app}\n=== SCHEDULER REQUEST ===\n{info}\n")
+    app = "" if info.app is None else readable_app(info.app, _MOST_LINES)
+    request = "\n".join(map(_begun, str(info).split("\n")))
+    output.write(f"=== APPLICATION ===\n{app}\n=== SCHEDULER REQUEST ===\n{request}\n")
+
+
+def _begun(line: str) -> str:
+    """Return the line, or the beginning of one that holds a whole program."""
+    if len(line) <= _MOST_CHARS:
+        return line
+    return f"{line[:_SHOWN_CHARS]}… ({len(line) - _SHOWN_CHARS} characters more; --json shows all)"
 
 
 def _dryrun_document(info: AppDryRunInfo[object]) -> Mapping[str, object]:

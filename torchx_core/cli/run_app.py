@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,10 @@ from torchx_core.specs import AppDryRunInfo
 if TYPE_CHECKING:
     from torchx_core.config import Config
 
-__all__ = ["render"]
+__all__ = ["LOCAL", "on_several_processes", "render"]
+
+LOCAL = "local"
+"""What the names of the schedulers begin with whose apps run on this host."""
 
 
 def render(runner: Runner, request: RunRequest, app_id: str | None) -> AppDryRunInfo[object]:
@@ -32,7 +37,7 @@ def render(runner: Runner, request: RunRequest, app_id: str | None) -> AppDryRun
     scheduler = request.scheduler or defaults.scheduler or runner.scheduler_backends()[0]
     opts = runner.scheduler_run_opts(scheduler)
     cfg = config.cfg(scheduler, opts, request.given_cfg(opts))
-    app = _app(request, config)
+    app = _app(request, config, runner, scheduler)
     workspace = request.workspace if request.workspace is not None else defaults.workspace
     if workspace is None and request.app_file is None:
         workspace = _working_directory(runner, scheduler)
@@ -44,7 +49,7 @@ def _working_directory(runner: Runner, scheduler: str) -> str | None:
     return str(Path.cwd()) if runner.scheduler(scheduler).capabilities.workspaces else None
 
 
-def _app(request: RunRequest, config: Config) -> AppDef:
+def _app(request: RunRequest, config: Config, runner: Runner, scheduler: str) -> AppDef:
     if request.app_file is not None:
         if request.component or request.component_args:
             raise click.UsageError("a component and --app exclude each other")
@@ -54,6 +59,10 @@ def _app(request: RunRequest, config: Config) -> AppDef:
         raise click.UsageError(
             "nothing to run: name a component (torchx-core components lists them) or --app FILE"
         )
+    from torchx_core.components.script import is_script  # imported here: an app file needs no components
+
+    if is_script(name):
+        return _script_app(name, request, runner, scheduler)
     return _built(name, request, config)
 
 
@@ -63,6 +72,38 @@ def _app_in(path: str) -> AppDef:
     except (OSError, ValueError) as err:
         raise InvalidInputError(f"cannot read the app file {path!r}: {err}") from err
     return AppDef.from_json(text) if text.lstrip().startswith("{") else AppDef.from_yaml(text)
+
+
+def _script_app(file: str, request: RunRequest, runner: Runner, scheduler: str) -> AppDef:
+    """Return the app that runs the script: by this program's own Python, or in an image by the image's."""
+    from torchx_core.components.script import check_imports, script_app  # imported here: the same
+
+    if runner.scheduler(scheduler).capabilities.workspaces:
+        return script_app(file, _script_words(file, request), "python")
+    app = script_app(file, _script_words(file, request), sys.executable)
+    if scheduler.startswith(LOCAL):
+        check_imports(file)
+    return app
+
+
+def _script_words(file: str, request: RunRequest) -> list[str]:
+    """Return the script's arguments; a ``--`` before them is not one, as with a component."""
+    if isinstance(request.component_args, Mapping):
+        raise InvalidInputError(f"{file!r} is a script, whose arguments are words: give a list of them")
+    words = list(request.component_args)
+    return words[1:] if words[:1] == ["--"] else words
+
+
+def on_several_processes(request: RunRequest) -> str | None:
+    """Return the command that runs the same script on several processes; None of what is no script."""
+    from torchx_core.components.script import is_script  # imported here: an app file needs no components
+
+    if request.component is None or not is_script(request.component):
+        return None
+    words = _script_words(request.component, request)
+    where = ["-s", request.scheduler] if request.scheduler else []
+    command = ["torchx-core", "run", *where, "dist.torchrun", "-j", "1x2", "--script", request.component]
+    return shlex.join([*command, *(["--", *words] if words else [])])
 
 
 def _built(name: str, request: RunRequest, config: Config) -> AppDef:

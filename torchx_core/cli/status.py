@@ -17,7 +17,7 @@ __all__ = ["check_roles", "command", "show_status"]
 
 
 @cli_command("status")
-@handle_argument
+@handle_argument()
 @click.option("--roles", type=NAMES, metavar="ROLE,…", help="Only the replicas of these roles.")
 def command(output: Output, app_handle: str, roles: list[str] | None) -> None:
     """Show how an app and its replicas are doing."""

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from torchx_core.cli.quantities import format_duration
 from torchx_core.cli.styles import BAD, BOLD, DIM, STATE_STYLES, Paint
-from torchx_core.cli.tables import Cell, Column, lay_out
+from torchx_core.cli.tables import Cell, Column, lay_out, without_empty
 from torchx_core.cli.widths import one_line
+from torchx_core.display.usage import peak_text
+from torchx_core.quantities import format_duration
 from torchx_core.specs import NONE, AppHandle, AppState, AppStatus, ReplicaStatus
 
 __all__ = ["ending_of", "status_lines"]
@@ -21,6 +22,8 @@ _COLUMNS = (
     Column("EXIT", right=True),
     Column("STARTED"),
     Column("TIME", right=True),
+    Column("CPU", right=True),
+    Column("MEMORY", right=True),
     Column("HOST", shrinks=True),
     Column("MESSAGE", shrinks=True),
 )
@@ -47,11 +50,12 @@ def status_lines(
     """
     state = paint(str(status.state), STATE_STYLES[status.state])
     replicas = [r for role in status.roles if roles is None or role.role in roles for r in role.replicas]
-    rows = [_row(replica, now) for replica in sorted(replicas, key=lambda r: (r.role, r.id))]
+    every = [_row(replica, now) for replica in sorted(replicas, key=lambda r: (r.role, r.id))]
+    columns, rows = without_empty(_COLUMNS, every, "CPU", "MEMORY")
     return [
         f"{paint(app_handle, BOLD)}  {state}",
         *_facts(status, paint),
-        *(["", *lay_out(_COLUMNS, rows, width=width, paint=paint)] if rows else []),
+        *(["", *lay_out(columns, rows, width=width, paint=paint)] if rows else []),
     ]
 
 
@@ -60,6 +64,10 @@ def _facts(status: AppStatus, paint: Paint) -> Iterator[str]:
         yield from (paint(line, BAD) for line in status.failure_summary().splitlines())
     elif status.msg.strip() and status.msg != NONE:
         yield f"message: {one_line(status.msg)}"
+        if status.state is AppState.CANCELLED:
+            from torchx_core.specs.failure_summary import stops  # here: most apps need no such thing
+
+            yield from stops(status)
     if status.num_restarts > 0:
         yield f"restarts: {status.num_restarts}"
     if status.result is not None:
@@ -76,6 +84,8 @@ def _row(replica: ReplicaStatus, now: float) -> list[Cell]:
         Cell(ending_of(replica)),
         Cell(_clock(replica.started_at)),
         Cell(_run_time(replica, now)),
+        Cell("" if replica.usage.cpu_s is None else format_duration(replica.usage.cpu_s)),
+        Cell(peak_text(replica.usage)),
         Cell(replica.hostname, DIM),
         Cell(replica.msg),
     ]

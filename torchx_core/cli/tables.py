@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torchx_core.cli.styles import BOLD, Paint, Style
 from torchx_core.cli.widths import cell_width, fit, one_line
 
-__all__ = ["Cell", "Column", "lay_out"]
+__all__ = ["Cell", "Column", "lay_out", "without_empty"]
 
 _GAP = "  "
 _NARROWEST = 8
@@ -30,6 +30,18 @@ class Column(NamedTuple):
     """Its fields may be cut when the terminal is too narrow."""
     right: bool = False
     """Its fields are numbers, aligned at their ends."""
+
+
+def without_empty(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *titles: str
+) -> tuple[Sequence[Column], Sequence[Sequence[Cell]]]:
+    """Return columns and rows without those of the named columns in which no row has anything."""
+    kept = [
+        i
+        for i, column in enumerate(columns)
+        if column.title not in titles or any(row[i].text for row in rows)
+    ]
+    return [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
 def lay_out(

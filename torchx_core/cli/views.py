@@ -9,17 +9,8 @@ from torchx_core.cli.json_output import event_documents
 from torchx_core.cli.lines import LinePrinter
 from torchx_core.cli.output import Output
 from torchx_core.cli.styles import DIM
-from torchx_core.display.text import describe
-from torchx_core.schedulers import (
-    AppEvent,
-    LogLines,
-    LogsLost,
-    Metric,
-    Progress,
-    ReplicaChanged,
-    Result,
-    StateChanged,
-)
+from torchx_core.display.text import Happening, describe
+from torchx_core.schedulers import AppEvent, LogLines, StateChanged
 
 __all__ = ["JsonView", "PlainView", "SilentView", "View", "said"]
 
@@ -117,7 +108,7 @@ class JsonView:
         """Leave nothing behind."""
 
 
-def said(event: ReplicaChanged | Progress | Metric | Result | LogsLost) -> str:
+def said(event: Happening) -> str:
     """Return what happened to whom."""
     return f"{event.role}/{event.replica} {describe(event)}"
 

@@ -18,7 +18,7 @@ __all__ = ["command"]
 
 
 @cli_command("wait")
-@handle_argument
+@handle_argument()
 @click.option(
     "--timeout", "timeout_s", type=DURATION, metavar="DURATION", help="Stop waiting then; the app goes on."
 )

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from unicodedata import category, combining, east_asian_width
 
 from torchx_core.terminal import harmless
 
-__all__ = ["cell_width", "fit", "one_line"]
+__all__ = ["cell_width", "fit", "fit_painted", "one_line"]
 
 _SPACE: Final = re.compile(r"\s")
-_ZERO_WIDTH: Final = frozenset({"Cc", "Cf", "Me", "Mn"})
+_NARROW: Final = re.compile("[ -~\u00a1-\u00ac\u00ae-\u02ff–—‘’“”•…━─]*")  # noqa: RUF001  # meant
+"""What takes one column each, in any language that is written in Latin letters."""
 
 
 def cell_width(text: str) -> int:
-    """Return how many columns the text takes; an ideograph takes two.
+    """Return how many columns the text takes; an ideograph takes two, and so does an emoji of several parts.
 
     Example:
-        >>> cell_width("abc"), cell_width("日本"), cell_width("e\u0301")
-        (3, 4, 1)
+        >>> [cell_width(text) for text in ("abc", "日本", "e\u0301", "\U0001f469\u200d\U0001f4bb")]
+        [3, 4, 1, 2]
     """
-    return len(text) if text.isascii() else sum(map(_char_width, text))
-
-
-def _char_width(char: str) -> int:
-    if combining(char) or category(char) in _ZERO_WIDTH:
-        return 0
-    return 2 if east_asian_width(char) in "WF" else 1
+    if _NARROW.fullmatch(text):
+        return len(text)
+    try:
+        from wcwidth import wcswidth, wcwidth  # here: it takes as long to import as a status takes in all
+    except ModuleNotFoundError:  # upgraded without the extra: columns may be out of line, no more
+        return len(text)
+    width = wcswidth(text)
+    return width if width >= 0 else sum(max(0, wcwidth(char)) for char in text)  # control characters
 
 
 def fit(text: str, width: int) -> str:
@@ -39,13 +40,20 @@ def fit(text: str, width: int) -> str:
     """
     if cell_width(text) <= width:
         return text
-    used, kept = 1, ""
-    for char in text:
-        used += _char_width(char)
-        if used > width:
-            break
-        kept += char
-    return kept + "…" if width > 0 else ""
+    fits, too_much = 0, len(text)
+    while too_much - fits > 1:
+        middle = (fits + too_much) // 2
+        if cell_width(text[:middle]) < width:
+            fits = middle
+        else:
+            too_much = middle
+    return text[:fits] + "…" if width > 0 else ""
+
+
+def fit_painted(line: str, width: int) -> str:
+    """Return the line as it is if it fits, else as much of it as fits, without its colours."""
+    plain = one_line(line)
+    return line if cell_width(plain) <= width else fit(plain, width)
 
 
 def one_line(text: str) -> str:

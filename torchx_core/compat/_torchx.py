@@ -19,6 +19,8 @@ from torchx_core.errors import (
     SchedulerError,
     UnknownSchedulerException,
 )
+from torchx_core.schedulers import Stream, api
+from torchx_core.schedulers.api import split_lines
 from torchx_core.specs import AppDef, AppState, CfgVal, ReplicaStatus, Role, runopts
 
 __all__ = [
@@ -32,7 +34,6 @@ __all__ = [
     "run_opts",
     "say",
     "scheduler_classes",
-    "split_lines",
     "state_of",
     "stream",
     "to_torchx",
@@ -173,12 +174,6 @@ def _split_fast(upstream: object) -> None:
             vars(home)["split_lines"] = split_lines
 
 
-def split_lines(text: str) -> list[str]:
-    """Return the lines of the text, each with its newline."""
-    *whole, rest = text.split("\n")
-    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
-
-
 def scheduler_classes(upstream: Upstream) -> list[str]:
     """Return ``module.name`` of the scheduler's classes, its own first."""
     return [f"{cls.__module__}.{cls.__qualname__}" for cls in type(upstream).__mro__]
@@ -201,7 +196,7 @@ def dry_run(upstream: Upstream, name: str, app: AppDef, cfg: Mapping[str, CfgVal
         SchedulerError: It cannot say.
     """
     given = {key: value for key, value in cfg.items() if value is not None}
-    native = to_torchx(app)
+    native = app if _is_ours(upstream) else to_torchx(app)
     hooks = cast(Any, upstream)
     try:
         with translated("TorchX cannot render the request"):
@@ -214,6 +209,11 @@ def dry_run(upstream: Upstream, name: str, app: AppDef, cfg: Mapping[str, CfgVal
         raise
 
 
+def _is_ours(upstream: object) -> bool:
+    """Return whether the scheduler derives from our own copy of TorchX's interface, and takes our types."""
+    return isinstance(upstream, api.Scheduler)
+
+
 def to_torchx(app: AppDef) -> object:
     """Return the app as TorchX's own ``AppDef``."""
     specs = cast(Any, import_module("torchx.specs"))
@@ -222,7 +222,7 @@ def to_torchx(app: AppDef) -> object:
 
 
 def _role_to_torchx(specs: Any, role: Role) -> object:  # noqa: ANN401  # the module, which has no types
-    values = {f.name: getattr(role, f.name) for f in fields(Role) if f.name not in _SPENT}
+    values = {f.name: getattr(role, f.name) for f in fields(Role) if f.compare and f.name not in _SPENT}
     values["retry_policy"] = specs.RetryPolicy(role.retry_policy.value)
     values["resource"] = specs.Resource(**_fields(role.resource))
     values["mounts"] = [getattr(specs, type(mount).__name__)(**_fields(mount)) for mount in role.mounts]
@@ -267,9 +267,11 @@ def replica_statuses(native: NativeStatus) -> list[ReplicaStatus]:
     ]
 
 
-def stream(name: str | None) -> object:
-    """Return TorchX's name of the stream; None for all there is."""
-    return None if name is None else import_module("torchx.schedulers.api").Stream(name)
+def stream(upstream: Upstream, name: str | None) -> object:
+    """Return the scheduler's own name of the stream; None for all there is."""
+    if name is None:
+        return None
+    return Stream(name) if _is_ours(upstream) else import_module("torchx.schedulers.api").Stream(name)
 
 
 def _away(message: str) -> SchedulerError:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from torchx_core.compat import PREFIX, _torchx
 from torchx_core.compat.backend import Backend
@@ -16,10 +16,11 @@ from torchx_core.compat.processes import LOCAL_CLASS, ProcessBackend
 from torchx_core.compat.records import Store
 from torchx_core.compat.remote import RemoteBackend
 from torchx_core.compat.scheduler import BridgeScheduler
+from torchx_core.errors import SchedulerError
 from torchx_core.schedulers import Capabilities
 from torchx_core.schedulers.paths import state_root
 
-__all__ = ["KNOWN", "UNKNOWN", "factory"]
+__all__ = ["KNOWN", "UNKNOWN", "bridged", "factory"]
 
 # All of them: a request to cancel is written down, so a cancelled app is CANCELLED whatever TorchX calls it.
 # None of them: reports, gang, deadline and lease need something of ours beside the app. Attempts are not
@@ -69,6 +70,35 @@ def factory(backend: str) -> Callable[..., BridgeScheduler]:
 
     return create
 
+
+def bridged(backend: str, session_name: str, made: object, state_dir: str | None) -> object:
+    """Return the bridge to a scheduler that was written for TorchX; another object as it is.
+
+    Args:
+        backend: Its name here.
+        session_name: Of the runner.
+        made: What the scheduler's factory returned. A scheduler written for TorchX derives from
+            `torchx_core.schedulers.api.Scheduler`, or from TorchX's own class.
+        state_dir: Where the bridge keeps its records; None for the usual place.
+
+    Raises:
+        SchedulerError: It is TorchX's local scheduler, which knows only the apps that it started itself.
+    """
+    upstream = cast(_torchx.Upstream, made)
+    classes = _torchx.scheduler_classes(upstream)
+    if _INTERFACES.isdisjoint(classes):
+        return made
+    if LOCAL_CLASS in classes:
+        # one for each runner: the next would not find an app, and submit it again
+        raise SchedulerError(
+            f"scheduler {backend!r} is TorchX's local one; name it 'torchx:local_cwd' instead"
+        )
+    backed = _backend(backend, upstream)
+    store = DiskStore(state_root(state_dir), backend, session_name)
+    return _class_of(backed)(backend, session_name, backed, store)
+
+
+_INTERFACES: Final = frozenset({"torchx.schedulers.api.Scheduler", "torchx_core.schedulers.api.Scheduler"})
 
 _KEPT: Final[dict[tuple[int, str, str, str], tuple[Backend, Store]]] = {}
 """TorchX's local schedulers, for as long as this process lives.

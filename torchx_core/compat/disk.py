@@ -75,6 +75,12 @@ class DiskStore(Store):
         records = map(self._record, names_in(self._directory))
         return sorted((record for record in records if _may_be_there(record)), key=oldest_first)
 
+    def sessions(self) -> list[str]:
+        """Return the sessions that have a directory of records."""
+        backend_dir = os.path.dirname(self._directory)
+        check_readable(backend_dir)
+        return sorted(map(name_of, names_in(backend_dir)))
+
     def remove(self, record: Record) -> None:
         """Forget the app: moved aside first, so that its id is free at once."""
         with suppress(FileNotFoundError):

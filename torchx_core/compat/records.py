@@ -80,6 +80,10 @@ class Store(ABC):
     def all(self) -> list[Record]:
         """Return every record, oldest first."""
 
+    def sessions(self) -> list[str]:
+        """Return the sessions of all records; none where only those of this one can be seen."""
+        return []
+
     @abstractmethod
     def remove(self, record: Record) -> None:
         """Forget the app; its id is free at once."""

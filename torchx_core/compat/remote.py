@@ -79,7 +79,7 @@ class RemoteBackend(Backend):
         Nothing is tailed: TorchX's tails end early, tear lines, and hold a thread each that nothing can stop.
         """
         role, replica = key
-        wanted = _torchx.stream(stream if len(self.streams) > 1 else None)
+        wanted = _torchx.stream(self.upstream, stream if len(self.streams) > 1 else None)
         # not started yet, gone, undecodable, not supported: TorchX's errors are all different
         with _torchx.translated(f"TorchX cannot read the log of {role}/{replica}", LogsUnavailableError):
             pieces = self.upstream.log_iter(native_id, role, replica, streams=wanted)

@@ -104,6 +104,10 @@ class BridgeScheduler(Scheduler[BridgeRequest]):
         """Return the apps of the session, oldest first; UNKNOWN is one that its backend cannot tell of."""
         return [self._row(record) for record in self._store.all()]
 
+    def sessions(self) -> builtins.list[str]:
+        """Return the sessions that have records; asks nobody."""
+        return self._store.sessions() or [self.session_name]
+
     def diagnose(self) -> builtins.list[Finding]:
         """Return how many apps were submitted; TorchX has no way to ask whether a backend works."""
         try:

@@ -40,7 +40,7 @@ def fill(
     component: str,
     parameters: Sequence[Parameter],
     given: Mapping[str, object],
-    defaults: Mapping[str, str],
+    defaults: Mapping[str, object],
 ) -> dict[str, object]:
     """Return a value for every argument: the given one, else the default, else the signature's.
 

@@ -47,7 +47,7 @@ class Component:
     function: Callable[..., object]
 
     def build(
-        self, args: Sequence[str] | Mapping[str, object] = (), defaults: Mapping[str, str] | None = None
+        self, args: Sequence[str] | Mapping[str, object] = (), defaults: Mapping[str, object] | None = None
     ) -> AppDef:
         """Call the component and return its app. What the component itself raises passes through.
 
@@ -55,7 +55,7 @@ class Component:
             args: The words of a command line, ``["-j", "2x2", "--script", "train.py", "--", "--lr", "3"]``,
                 or argument -> value as from Python or JSON, ``{"j": "2x2", "script_args": ["--lr", "3"]}``;
                 a text in the second form is read as on a command line.
-            defaults: Argument -> text, for arguments that `args` does not give; they come before the
+            defaults: Argument -> text or value, for arguments that `args` does not give; they come before the
                 defaults of the signature.
 
         Raises:
@@ -63,11 +63,16 @@ class Component:
             ComponentHelpRequested: The words have ``--help``, or ``-h`` where that is no argument.
             ComponentValidationException: The component returns something other than an app.
         """
+        return self._app(call(self.function, self.parameters, self.values(args, defaults)))
+
+    def values(
+        self, args: Sequence[str] | Mapping[str, object] = (), defaults: Mapping[str, object] | None = None
+    ) -> dict[str, object]:
+        """Return argument -> value, as `build` passes them; takes what it takes, and raises as it does."""
         given = (
             cast("Mapping[str, object]", args) if is_map(args) else self._read(cast("Sequence[str]", args))
         )
-        values = fill(self.name, self.parameters, given, defaults or {})
-        return self._app(call(self.function, self.parameters, values))
+        return fill(self.name, self.parameters, given, defaults or {})
 
     def words(self, args: Mapping[str, object]) -> list[str]:
         """Return the words of a command line that mean these arguments; `build` takes either.
@@ -123,6 +128,8 @@ def _explained(parameters: Iterable[Parameter]) -> Iterable[str]:
 def _kind(p: Parameter) -> str:
     names = [scalar.__name__.upper() for scalar in p.type.scalars]
     match p.type.shape:
+        case "value":
+            return "VALUE"
         case "scalar":
             return names[0]
         case "list":

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import PurePath
-from typing import Final
+from importlib.resources import files
+from typing import Final, NamedTuple
 
 from torchx_core.components.image import IMAGE
+from torchx_core.components.structured_arg import StructuredNameArgument, program_of
 from torchx_core.components.topology import Topology, parse_topology
-from torchx_core.errors import InvalidInputError
+from torchx_core.components.topology import parse_nnodes as parse_nnodes  # noqa: PLC0414  # TorchX has it here
 from torchx_core.specs import AppDef, Role, macros, parse_mounts, resource
 
 __all__ = ["ddp", "spmd", "torchrun"]
 
+NO_PYTHON: Final = "--no-python"
+"""In the place of a script: torchrun starts the words that follow as they are."""
 _PORT: Final = 29500
 _DEBUG_ENV: Final = {
     "CUDA_LAUNCH_BLOCKING": "1",
@@ -20,22 +23,59 @@ _DEBUG_ENV: Final = {
     "TORCH_DISTRIBUTED_DEBUG": "DETAIL",
     "TORCH_SHOW_CPP_STACKTRACES": "1",
 }
-_MEET: Final = """\
+_RANK0: Final = """\
 app=$1 replica=$2 port=$3 conf=$4
 shift 4
 host=${RANK0_ENV:-localhost}
 if [ "$host" = localhost ] && [ "$port" = DEFAULT_PORT ]; then
-    sum=$(printf %s "$app $TORCHX_ATTEMPT" | cksum)
-    port=$((20000 + ${sum%% *} % 10000))
+    port=$TORCHX_RANK0_PORT
+    if [ -z "$port" ]; then
+        sum=$(printf %s "$app $TORCHX_ATTEMPT" | cksum)
+        port=$((20000 + ${sum%% *} % 10000))
+    fi
 fi
+"""
+_MEET: Final = """\
 exec torchrun --rdzv_endpoint "$host:$port" --rdzv_conf "is_host=$((replica == 0))$conf" "$@"
 """
 """What each of several nodes runs, because only there the host of replica 0 is known.
 
-On ``localhost`` all replicas of all apps share one host, so the default port stands for one that follows
-from the app id and the attempt: the same for every replica, another one for every other app. Replica 0 alone
-serves the rendezvous (``is_host``): if another program has the port, it fails with that reason, where
-torchrun by itself would join whatever listens there. What follows is passed on as it is: nothing is quoted.
+On ``localhost`` all replicas of all apps share one host, so the default port stands for the one that the
+scheduler holds for them. Where none is held (by TorchX's own scheduler) it follows from the app id and the
+attempt: the same for every replica, another one for most other apps. Replica 0 alone serves the rendezvous
+(``is_host``): if another program has the port, it fails with that reason, where torchrun by itself would join
+whatever listens there. What follows is passed on as it is: nothing is quoted.
+"""
+_RANKS: Final = """\
+export TORCHX_RANK_PROGRAM="$1"
+shift
+path=$(command -v torchrun) first= second= python=
+[ "$path" ] && { read -r first; read -r second; } <"$path"
+case $first in "#!"*python*) python=${first#"#!"} ;; esac
+case $second in "'''exec'"*) python=${path%/*}/python ;; esac
+if [ "$python" ] && [ "$TORCHELASTIC_ERROR_FILE" ]; then
+    export TORCHX_FIRST_ERROR_FILE="$TORCHELASTIC_ERROR_FILE"
+    export TORCHELASTIC_ERROR_FILE="${TORCHX_FIRST_ERROR_FILE%/*}/agent.${TORCHX_FIRST_ERROR_FILE##*/}"
+fi
+run="import os; exec(os.environ.pop('TORCHX_RANK_PROGRAM'))" found=
+for word do
+    shift
+    if [ "$found" ] || [ "$word" != -- ]; then set -- "$@" "$word"; continue; fi
+    found=1
+    [ "$python" ] && set -- "$@" --no-python ${PYTHON_EXEC:-$python} -u "-c$run"
+done
+"""
+_RUN: Final = """\
+exec torchrun "$@"
+"""
+"""What has torchrun start each rank's program through ours, whose text comes first among the words.
+
+The first ``--`` stands between torchrun's options and the program. The Python is the one that torchrun itself
+would start, which the first line of torchrun names; the second, where pip writes a shell's line there. Where
+neither does, torchrun is nobody's that we know, and starts the program itself.
+
+The ranks get the scheduler's error file, for the first of them that fails. What torchrun would copy there is
+the error of the lowest rank that failed within the same second, and, once it is told to end, only that.
 """
 
 
@@ -81,37 +121,37 @@ def torchrun(  # noqa: PLR0913  # TorchX's signature
         metadata: metadata for the scheduler, for example A=1,B=2
         max_retries: how often to start again after a failure
         rdzv_port: port on which replica 0 serves the rendezvous of several nodes; where all nodes are one
-            host, the default stands for a port that follows from the app id
+            host, the default stands for a free one that the app has to itself
         rdzv_backend: what serves the rendezvous of several nodes
         rdzv_conf: more configuration of the rendezvous, for example join_timeout=600,timeout=600
         mounts: mounts, for example type=bind,src=/host,dst=/job,readonly
         debug: set environment variables that make PyTorch tell more
         tee: output that torchrun prints besides writing it to files; 0 none, 1 stdout, 2 stderr, 3 both
     """
-    program, options = _program(script, m)
+    names = StructuredNameArgument.parse_from(name, m, script)
+    program = program_of(script, m)
     topology = parse_topology(j, host=h)
-    experiment, run = _experiment_and_run(name, program)
     role = Role(
         name=program,
         image=image,
         min_replicas=topology.min_nodes,
         num_replicas=topology.max_nodes,
         resource=resource(cpu=cpu, gpu=gpu, memMB=memMB, h=h),
-        env=_environment(env, experiment, run, debug=debug),
+        env=_environment(env, names, debug=debug),
         port_map={"c10d": rdzv_port},
         max_retries=max_retries,
         mounts=parse_mounts(mounts or []),
     )
-    words = ["--tee", str(tee), "--role", "", *options, *script_args]
-    if topology.max_nodes == 1:
-        role.entrypoint, role.args = "torchrun", [*_alone(rdzv_conf), *_shape(topology), *words]
-    else:
+    options = [*_shape(topology), "--tee", str(tee), "--role", ""]
+    start = _start_ranks([*(["-m", m] if m else [script or ""]), *script_args])
+    if topology.max_nodes > 1:
         backend = ["--rdzv_backend", rdzv_backend]
         if rdzv_backend == "static":
             backend += ["--node_rank", macros.replica_id]
-        role.entrypoint = "sh"
-        role.args = [*_together(rdzv_port, rdzv_conf), *backend, *_shape(topology), *words]
-    return AppDef(name=run, roles=[role], metadata=dict(metadata or {}))
+        role.entrypoint, role.args = _together(rdzv_port, rdzv_conf, [*backend, *options], start)
+    else:
+        role.entrypoint, role.args = _alone([*_meet_alone(rdzv_conf), *options], start)
+    return AppDef(name=names.run_name, roles=[role], metadata=dict(metadata or {}))
 
 
 def ddp(  # noqa: PLR0913  # TorchX's signature
@@ -203,27 +243,11 @@ def _deprecated(name: str) -> None:
     warnings.warn(f"{name} is deprecated; use dist.torchrun", UserWarning, stacklevel=3)
 
 
-def _program(script: str | None, m: str | None) -> tuple[str, list[str]]:
-    """Return the program's short name, and the words that name it to torchrun."""
-    if script and not m:
-        return PurePath(script).stem, [script]
-    if m and not script:
-        return m.rpartition(".")[2], ["-m", m]
-    raise InvalidInputError(f"give either --script or -m: script={script!r}, m={m!r}")
-
-
-def _experiment_and_run(name: str, program: str) -> tuple[str, str]:
-    experiment, slash, run = name.partition("/")
-    if not slash:
-        experiment, run = "", name
-    return experiment or "default-experiment", run or program
-
-
-def _environment(env: dict[str, str] | None, experiment: str, run: str, *, debug: bool) -> dict[str, str]:
+def _environment(env: dict[str, str] | None, names: StructuredNameArgument, *, debug: bool) -> dict[str, str]:
     return {
         **(env or {}),
-        "TORCHX_TRACKING_EXPERIMENT_NAME": experiment,
-        "TORCHX_TRACKING_RUN_NAME": run,
+        "TORCHX_TRACKING_EXPERIMENT_NAME": names.experiment_name,
+        "TORCHX_TRACKING_RUN_NAME": names.run_name,
         **(_DEBUG_ENV if debug else {}),
     }
 
@@ -233,14 +257,44 @@ def _shape(topology: Topology) -> list[str]:
     return ["--rdzv_id", macros.app_id, "--nnodes", topology.nodes, "--nproc_per_node", processes]
 
 
-def _alone(conf: str | None) -> list[str]:
+class _Start(NamedTuple):
+    """How torchrun starts each rank."""
+
+    shell: str
+    """What the shell does before; nothing where torchrun needs none."""
+    program: list[str]
+    """What the shell takes for that."""
+    words: list[str]
+    """What follows torchrun's options."""
+
+
+def _start_ranks(words: list[str]) -> _Start:
+    """Return how torchrun starts the program's words: through ours, unless they say that it is no Python."""
+    if words[0] == NO_PYTHON:
+        return _Start("", [], words)
+    text = files("torchx_core.components.programs").joinpath("rank.py").read_text("utf-8")
+    return _Start(_RANKS, [text.replace("$", "$$")], ["--", *words])
+
+
+def _alone(options: list[str], start: _Start) -> tuple[str, list[str]]:
+    if not start.shell:
+        return "torchrun", [*options, *start.words]
+    return "sh", ["-c", _shell(start.shell + _RUN), "torchrun", *start.program, *options, *start.words]
+
+
+def _meet_alone(conf: str | None) -> list[str]:
     """Return how one node meets itself: on a free port, which torchrun finds."""
     words = ["--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0"]
     return [*words, "--rdzv_conf", conf] if conf else words
 
 
-def _together(port: int, conf: str | None) -> list[str]:
-    """Return the shell's words for several nodes: its program, then what that takes itself."""
-    shell = _MEET.replace("$", "$$")  # macros are filled in before the shell reads it
-    shell = shell.replace("RANK0_ENV", macros.rank0_env).replace("DEFAULT_PORT", str(_PORT))
-    return ["-c", shell, "torchrun", macros.app_id, macros.replica_id, str(port), f",{conf}" if conf else ""]
+def _together(port: int, conf: str | None, options: list[str], start: _Start) -> tuple[str, list[str]]:
+    shell = _shell(_RANK0 + start.shell + _MEET)
+    meeting = [macros.app_id, macros.replica_id, str(port), f",{conf}" if conf else ""]
+    return "sh", ["-c", shell, "torchrun", *meeting, *start.program, *options, *start.words]
+
+
+def _shell(text: str) -> str:
+    """Return the text as an argument: macros are filled in before the shell reads it."""
+    text = text.replace("$", "$$")
+    return text.replace("RANK0_ENV", macros.rank0_env).replace("DEFAULT_PORT", str(_PORT))

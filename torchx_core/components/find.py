@@ -146,7 +146,19 @@ def _load(target: Target, places: Places) -> Component | None:
 
 
 def _no_module(name: str) -> str:
+    if name.endswith(".py"):
+        return _only_a_file(name)
     module = name.rpartition(":" if ":" in name else ".")[0]
     return (
         f"there is no module {module!r}" if module else "it is neither FILE.py:FUNCTION nor MODULE.FUNCTION"
+    )
+
+
+def _only_a_file(name: str) -> str:
+    """Say what to write in place of a script, which is no component."""
+    if not os.path.isfile(name):  # noqa: PTH113  # the same
+        return f"there is no file {name!r}"
+    return (
+        f"a script is no component: write utils.python or dist.torchrun with --script {name},"
+        f" or {name}:FUNCTION for a component in it"
     )

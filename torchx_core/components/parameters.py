@@ -55,8 +55,12 @@ class UnusableSignature(ValueError):
         super().__init__(f"{len(flaws)} flaws")
 
 
-def read_parameters(target: Callable[..., object]) -> tuple[Parameter, ...]:
+def read_parameters(target: Callable[..., object], *, any_type: bool = False) -> tuple[Parameter, ...]:
     """Return the arguments in the order of the signature.
+
+    Args:
+        target: The function or class.
+        any_type: Whether an argument may have a type that no text can spell, or none, which is then str.
 
     Raises:
         UnusableSignature: With everything that is wrong with it.
@@ -67,7 +71,8 @@ def read_parameters(target: Callable[..., object]) -> tuple[Parameter, ...]:
     explained = read_docstring(inspect.getdoc(target)).arguments
     for given, annotation in _annotated(target):
         try:
-            found.append(_parameter(given, annotation, explained.get(given.name, ""), owners))
+            tp = _type(given, annotation, any_type=any_type)
+            found.append(_parameter(given, annotation, tp, explained.get(given.name, ""), owners))
         except UnsupportedType as err:
             flaws.append(Flaw(str(err), err.advice, given.name))
     if flaws:
@@ -76,7 +81,8 @@ def read_parameters(target: Callable[..., object]) -> tuple[Parameter, ...]:
 
 
 def _annotated(target: Callable[..., object]) -> Iterator[tuple[inspect.Parameter, object]]:
-    function = target.__init__ if inspect.isclass(target) else inspect.unwrap(target)
+    made_by = inspect.unwrap(target)
+    function = made_by.__init__ if inspect.isclass(made_by) else made_by
     scope = getattr(function, "__globals__", {})
     try:
         signature = inspect.signature(target)
@@ -97,12 +103,18 @@ def _evaluated(annotation: object, scope: dict[str, object]) -> object:
         return annotation
 
 
-def _parameter(
-    given: inspect.Parameter, annotation: object, explanation: str, owners: dict[str, str]
-) -> Parameter:
-    kind = _KINDS.get(given.kind)
-    if kind is None:
-        raise UnsupportedType("takes any name (**)", "name each argument, or take a dict[str, str]")
+def _type(given: inspect.Parameter, annotation: object, *, any_type: bool) -> ValueType:
+    if not any_type:
+        return _spelled_type(given, annotation)
+    if annotation is inspect.Parameter.empty:
+        return value_type(str)
+    try:
+        return _spelled_type(given, annotation)
+    except UnsupportedType:
+        return ValueType(shape="value", scalars=(), optional=True)
+
+
+def _spelled_type(given: inspect.Parameter, annotation: object) -> ValueType:
     if annotation is inspect.Parameter.empty:
         raise UnsupportedType("has no type annotation", f"write `{given.name}: str`, or another type")
     if isinstance(annotation, str):
@@ -110,7 +122,15 @@ def _parameter(
             f"has the annotation {annotation!r}, which does not evaluate",
             "import what it names also when the program runs",
         )
-    tp = value_type(annotation)
+    return value_type(annotation)
+
+
+def _parameter(
+    given: inspect.Parameter, annotation: object, tp: ValueType, explanation: str, owners: dict[str, str]
+) -> Parameter:
+    kind = _KINDS.get(given.kind)
+    if kind is None:
+        raise UnsupportedType("takes any name (**)", "name each argument, or take a dict[str, str]")
     if kind == "varargs" and tp.shape != "scalar":
         raise UnsupportedType(f"takes words of type {tp}", f"write `*{given.name}: str`")
     flags = () if kind == "varargs" else _flags(given.name, annotation)

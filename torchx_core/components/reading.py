@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from types import ModuleType
@@ -15,7 +16,7 @@ from torchx_core.components.problems import Flaw, refusal
 from torchx_core.components.source_check import check_source, parse_source
 from torchx_core.errors import ComponentNotFoundException
 
-__all__ = ["look_for", "read_component"]
+__all__ = ["component_from", "look_for", "read_component"]
 
 _looked_at: set[tuple[str, str]] = set()
 """File and name of what passed: it is loaded, and a change on disk is the next process's."""
@@ -42,7 +43,25 @@ def read_component(name: str, module: ModuleType, attribute: str, source: str) -
     file = str(module.__file__)
     if attribute not in vars(module):
         raise ComponentNotFoundException(name, f"{file} defines no {attribute!r}")
-    target: object = vars(module)[attribute]
+    return _component(name, vars(module)[attribute], file, source)
+
+
+def component_from(target: Callable[..., object]) -> Component:
+    """Return a function, or a class, that is at hand already, as a component of its own name.
+
+    An argument may have any type, or none, which is then str: one that no text can spell gets its value from
+    Python, or keeps its default.
+
+    Raises:
+        ComponentValidationException: With everything that is wrong with it.
+    """
+    code = getattr(inspect.unwrap(target), "__code__", None)
+    file = str(code.co_filename if code else target.__module__)
+    name = str(getattr(target, "__name__", type(target).__name__))
+    return _component(name, target, file, f"function {name}", any_type=True)
+
+
+def _component(name: str, target: object, file: str, source: str, *, any_type: bool = False) -> Component:
     if not callable(target):
         raise refusal(name, file, 1, [Flaw("is no function", "write `def …(…) -> AppDef`")])
     line = _line(target)
@@ -50,7 +69,7 @@ def read_component(name: str, module: ModuleType, attribute: str, source: str) -
         flaw = Flaw("is a class without `build`", "add `def build(self) -> AppDef`")
         raise refusal(name, file, line, [flaw])
     try:
-        parameters = read_parameters(target)
+        parameters = read_parameters(target, any_type=any_type)
     except UnusableSignature as err:
         raise refusal(name, file, line, err.flaws) from None
     doc = read_docstring(inspect.getdoc(target))
@@ -73,6 +92,7 @@ class _Buildable(Protocol):
 def _builder(cls: type) -> Callable[..., object]:
     construct = cast("Callable[..., _Buildable]", cls)
 
+    @functools.wraps(cls, assigned=("__module__", "__name__", "__qualname__", "__doc__"), updated=())
     def make(*args: object, **kwargs: object) -> object:
         return construct(*args, **kwargs).build()
 

@@ -14,10 +14,10 @@ from torchx_core.components.problems import Flaw, refusal
 from torchx_core.components.value_types import UnsupportedType, value_type
 from torchx_core.errors import ComponentNotFoundException
 
-__all__ = ["check_source", "component_names", "parse_source"]
+__all__ = ["Definition", "check_source", "component_names", "definition_of", "parse_source"]
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-_Definition: TypeAlias = _Function | ast.ClassDef
+Definition: TypeAlias = _Function | ast.ClassDef
 _APP: Final = "AppDef"
 
 
@@ -42,6 +42,11 @@ def component_names(tree: ast.Module) -> list[str]:
         for name, node in _definitions(tree).items()
         if not name.startswith("_") and any(_returns_app(function) for function in _makers(node))
     ]
+
+
+def definition_of(tree: ast.Module, name: str) -> Definition | None:
+    """Return the function or class of that name, or None."""
+    return _definitions(tree).get(name)
 
 
 def check_source(component: str, file: str, tree: ast.Module, name: str) -> None:
@@ -69,20 +74,20 @@ def check_source(component: str, file: str, tree: ast.Module, name: str) -> None
         raise refusal(component, file, definitions[name].lineno, flaws)
 
 
-def _definitions(tree: ast.Module) -> dict[str, _Definition]:
+def _definitions(tree: ast.Module) -> dict[str, Definition]:
     """Return what the module itself defines, also below ``if`` and ``try``; the last definition counts."""
     return {node.name: node for node in _top_level(tree)}
 
 
-def _top_level(node: ast.AST) -> Iterator[_Definition]:
+def _top_level(node: ast.AST) -> Iterator[Definition]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, _Definition):
+        if isinstance(child, Definition):
             yield child
         elif isinstance(child, ast.stmt | ast.ExceptHandler):
             yield from _top_level(child)
 
 
-def _makers(node: _Definition) -> Iterator[_Function]:
+def _makers(node: Definition) -> Iterator[_Function]:
     """Yield the function itself, or the methods called ``build`` of a class."""
     if not isinstance(node, ast.ClassDef):
         yield node
@@ -90,7 +95,7 @@ def _makers(node: _Definition) -> Iterator[_Function]:
     yield from (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "build")
 
 
-def _flaws(node: _Definition) -> Iterator[Flaw]:
+def _flaws(node: Definition) -> Iterator[Flaw]:
     match node:
         case ast.AsyncFunctionDef():
             yield Flaw("is async", "write a plain `def`")

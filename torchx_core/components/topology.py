@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torchx_core.errors import InvalidInputError
 from torchx_core.specs import resource
 
-__all__ = ["Topology", "parse_topology"]
+__all__ = ["Topology", "parse_nnodes", "parse_topology"]
 
 _FORM = re.compile(r"(?:(?:(\d+):)?(\d+)x)?(\d+)", re.ASCII)
 
@@ -52,6 +52,16 @@ def parse_topology(j: str, *, host: str | None = None) -> Topology:
         return _checked(j, int(j), int(j), _gpus(host, j))
     most = int(form[2] or 1)
     return _checked(j, int(form[1] or most), most, int(form[3]))
+
+
+def parse_nnodes(j: str) -> tuple[int, int, int, str]:
+    """Return the fewest nodes, the most, the processes on each, and what ``torchrun --nnodes`` takes.
+
+    Raises:
+        InvalidInputError: The text is not ``[[MIN:]NODESx]PROCESSES``.
+    """
+    topology = parse_topology(j)
+    return topology.min_nodes, topology.max_nodes, topology.processes, topology.nodes
 
 
 def _checked(j: str, fewest: int, most: int, processes: int) -> Topology:

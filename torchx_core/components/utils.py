@@ -220,4 +220,4 @@ def _app(  # noqa: PLR0913  # the fields of a role
 
 def _program(name: str) -> str:
     """Return the text of a program of ours, to run with ``python -c``: then no image needs this package."""
-    return files(f"{__package__}.programs").joinpath(f"{name}.py").read_text("utf-8")
+    return files("torchx_core.components.programs").joinpath(f"{name}.py").read_text("utf-8")

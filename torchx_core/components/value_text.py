@@ -58,6 +58,8 @@ def read_text(text: str, tp: ValueType) -> object:
         case "dict":
             key, value = tp.scalars
             return {_scalar(k, key): _scalar(v, value) for k, v in _pairs(text)}
+        case "value":
+            raise BadValue(f"can only be given as a value of Python's, not as text: {text!r}")
         case _:
             assert_never(tp.shape)
 
@@ -68,10 +70,10 @@ def accept_value(value: object, tp: ValueType) -> object:
     Raises:
         BadValue: It does not fit.
     """
-    if value is None and tp.optional:
-        return None
     if isinstance(value, str):
         return read_text(value, tp)
+    if tp.shape == "value" or (value is None and tp.optional):
+        return value
     match tp.shape:
         case "scalar":
             return _scalar(value, tp.scalars[0])

@@ -26,16 +26,18 @@ class UnsupportedType(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueType:
-    """A scalar, or a list, tuple or dict of scalars."""
+    """A scalar, a list, tuple or dict of scalars, or a value of Python's that no text can spell."""
 
-    shape: Literal["scalar", "list", "tuple", "dict"]
+    shape: Literal["scalar", "list", "tuple", "dict", "value"]
     scalars: tuple[Scalar, ...]
-    """One for a scalar or a list, one per element for a tuple, key and value for a dict."""
+    """One for a scalar or a list, one per element for a tuple, key and value for a dict, else none."""
     optional: bool = False
     """Whether the value may be None."""
 
     def __str__(self) -> str:
         """Return it as an annotation would spell it."""
+        if self.shape == "value":
+            return "a value of Python's"
         names = ", ".join(scalar.__name__ for scalar in self.scalars)
         spelled = names if self.shape == "scalar" else f"{self.shape}[{names}]"
         return f"{spelled} | None" if self.optional else spelled

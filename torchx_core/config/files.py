@@ -9,11 +9,11 @@ from typing import Final
 
 from torchx_core.config.settings import Origin
 from torchx_core.errors import InvalidConfigError
+from torchx_core.settings import ENV_TORCHXCONFIG
 
-__all__ = ["CONFIG_FILE", "ENV_CONFIG", "find_configs", "read_config_text"]
+__all__ = ["CONFIG_FILE", "default_dirs", "find_configs", "read_config_text"]
 
 CONFIG_FILE: Final = ".torchxconfig"
-ENV_CONFIG: Final = "TORCHXCONFIG"
 
 
 def find_configs(dirs: Iterable[str] | None = None, environ: Mapping[str, str] | None = None) -> list[str]:
@@ -28,14 +28,18 @@ def find_configs(dirs: Iterable[str] | None = None, environ: Mapping[str, str] |
         InvalidConfigError: ``TORCHXCONFIG`` names no file.
     """
     env = os.environ if environ is None else environ
-    named = env.get(ENV_CONFIG)
+    named = env.get(ENV_TORCHXCONFIG)
     if named is None:
-        folders = list(dirs or ()) or [env.get("HOME") or os.path.expanduser("~"), os.curdir]  # noqa: PTH111
-        return _existing(folders)
+        return _existing(list(dirs or ()) or default_dirs(env))
     if named and not os.path.isfile(named):  # noqa: PTH113  (Path's raises in a folder that may not be searched)
         problem = f"no such file: {named!r}; unset it for the usual places, or set it to nothing to read none"
-        raise Origin(source=f"${ENV_CONFIG}").error(problem)
+        raise Origin(source=f"${ENV_TORCHXCONFIG}").error(problem)
     return [named] if named else []
+
+
+def default_dirs(environ: Mapping[str, str]) -> list[str]:
+    """Return where files are looked for unless a caller says where: home, then the working directory."""
+    return [environ.get("HOME") or os.path.expanduser("~"), os.curdir]  # noqa: PTH111  # Path's raises
 
 
 def _existing(folders: Iterable[str]) -> list[str]:

@@ -18,6 +18,8 @@ _OPTIONS: Final = {
     "tracker:<name>": ("config",),
 }
 _FORMS: Final = ("component:<name>", "torchx:tracker", *_OPTIONS)
+_NAMELESS: Final = ("component:", "tracker:")
+"""Belong to nothing, and are left alone, as in TorchX."""
 
 TORCHX_SCHEDULERS: Final = frozenset(
     {
@@ -39,9 +41,11 @@ TORCHX_SCHEDULERS: Final = frozenset(
 
 
 def check_section(section: Section, schedulers: Iterable[str]) -> None:
-    """Refuse a section that nothing reads, or an option in it that nothing reads.
+    """Refuse a section whose name is a slip of the pen, or an option in it that nothing reads.
 
-    The options of a scheduler or a component are not looked at: only those who run it know them.
+    What belongs to another program, or to a scheduler that is not installed, is ignored, with a warning in
+    the log: several may share a file. The options of a scheduler or a component are not looked at: only those
+    who run it know them.
 
     Args:
         section: What was read.
@@ -50,7 +54,13 @@ def check_section(section: Section, schedulers: Iterable[str]) -> None:
     Raises:
         InvalidConfigError: With what is allowed, and the closest of it.
     """
+    if section.name == "DEFAULT":
+        raise section.origin.error(
+            "[DEFAULT] adds nothing to other sections here; write its options into them"
+        )
     form = _form(section.name)
+    if form in _NAMELESS:
+        return
     if form in _OPTIONS:
         _check_options(section, _OPTIONS[form])
     elif form not in _FORMS and form.removeprefix(PREFIX) not in TORCHX_SCHEDULERS:
@@ -80,10 +90,15 @@ def _check_scheduler(section: Section, schedulers: Collection[str]) -> None:
     if section.name not in schedulers and PREFIX + section.name not in schedulers:
         known = [*_FORMS, *schedulers]
         hint = did_you_mean(section.name, known)
-        raise section.origin.error(
+        error = section.origin.error(
             f"unknown section [{section.name}]; known: {', '.join(known)}{hint};"
             " a scheduler is known once the package that offers it is installed"
         )
+        if hint and not section.name.startswith("cli:"):  # TorchX has one for each of its commands
+            raise error
+        import logging  # here: who has only known sections does not pay for it
+
+        logging.getLogger(__name__).warning("ignored: %s", error)
 
 
 def _check_options(section: Section, known: Collection[str]) -> None:

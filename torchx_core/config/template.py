@@ -8,7 +8,7 @@ from typing import TextIO
 
 from torchx_core.config.values import NONE_TEXT, PLACEHOLDER
 from torchx_core.errors import SchedulerError
-from torchx_core.registry import find_factory, scheduler_factories
+from torchx_core.registry import make_scheduler, scheduler_factories
 from torchx_core.specs import CfgVal, runopt, runopts
 from torchx_core.specs.cfg_string import write_value
 
@@ -49,7 +49,7 @@ def run_opts_of(scheduler: str) -> runopts:
         UnknownSchedulerException: No such scheduler.
         SchedulerError: It cannot be loaded.
     """
-    with closing(find_factory(scheduler_factories(), scheduler)("torchx")) as made:
+    with closing(make_scheduler(scheduler_factories(), scheduler, "torchx", {})) as made:
         return made.run_opts()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TypeAlias, final
 
+from torchx_core.display.points import MAX_VALUE, Points
 from torchx_core.schedulers import Metric
 
 __all__ = ["Curves", "data_uri", "draw"]
@@ -17,7 +18,6 @@ MAX_POINTS = 1000
 MAX_CURVES = 10
 """In one picture: more cannot be told apart."""
 MAX_PICTURES = 12
-MAX_VALUE = 1e100
 
 Point: TypeAlias = tuple[float, float]
 
@@ -34,18 +34,15 @@ class Curves:
 
     def __init__(self) -> None:
         """Know no metric yet."""
-        self._curves: dict[str, dict[str, list[Point]]] = {}
+        self._curves: dict[str, dict[str, Points]] = {}
 
     def take(self, metric: Metric) -> None:
         """Add a point; what no axis can show is left out."""
         if not abs(metric.value) < MAX_VALUE:  # also when it is no number
             return
         replicas = self._curves.setdefault(metric.name, {})
-        points = replicas.setdefault(f"{metric.role}/{metric.replica}", [])
-        points.append((_next_x(points) if metric.step is None else float(metric.step), metric.value))
-        if len(points) >= 2 * MAX_POINTS:
-            # Every second one goes, never the last, which is what people look for.
-            del points[:-1:2]
+        points = replicas.setdefault(f"{metric.role}/{metric.replica}", Points(MAX_POINTS))
+        points.add(metric.step, metric.value)
 
     def __bool__(self) -> bool:
         """Return whether there is something to draw."""
@@ -54,12 +51,14 @@ class Curves:
     def pictures(self) -> dict[str, str]:
         """Return a picture (SVG) for each metric, by its name."""
         names = sorted(self._curves)[:MAX_PICTURES]
-        return {name: draw(name, self._curves[name]) for name in names}
+        return {
+            name: draw(name, {of: _places(each) for of, each in self._curves[name].items()}) for name in names
+        }
 
     def latest(self) -> list[tuple[str, str, float, float]]:
         """Return the last value of each metric and replica: name, replica, step, value."""
         return [
-            (name, replica, *points[-1])
+            (name, replica, *_places(points)[-1])
             for name in sorted(self._curves)[:MAX_PICTURES]
             for replica, points in list(self._curves[name].items())[:MAX_CURVES]
         ]
@@ -85,8 +84,8 @@ def draw(title: str, curves: dict[str, list[Point]]) -> str:
     )
 
 
-def _next_x(points: Sequence[Point]) -> float:
-    return points[-1][0] + 1 if points else 0.0
+def _places(points: Points) -> list[Point]:
+    return [(point.x, point.y) for point in points.points if point.y is not None]
 
 
 def _ticks(values: Sequence[float]) -> list[float]:

@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 from torchx_core.errors import InvalidInputError, did_you_mean
 from torchx_core.schedulers.secrets import MASK, looks_secret, secret_parts
-from torchx_core.specs import AppDef, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.specs import AppDef, AppStatus, LastLines, ReplicaStatus, RoleStatus
 
 __all__ = ["Mask", "hide", "make_mask", "mask_status", "mask_values", "reveal", "secret_texts"]
 
@@ -53,7 +54,7 @@ def mask_values(values: Iterable[str]) -> Mask:
 
 def mask_status(status: AppStatus, mask: Mask) -> AppStatus:
     """Return the status with all that a program has said in it masked: an engine may keep an error."""
-    return replace(
+    masked = replace(
         status,
         msg=mask(status.msg),
         structured_error_msg=mask(status.structured_error_msg),
@@ -62,6 +63,15 @@ def mask_status(status: AppStatus, mask: Mask) -> AppStatus:
             RoleStatus(role.role, [_masked_replica(r, mask) for r in role.replicas]) for role in status.roles
         ],
     )
+    if status.last_lines is not None:
+        masked.last_lines = partial(_masked_lines, status.last_lines, mask)
+    return masked
+
+
+def _masked_lines(
+    read: Callable[[ReplicaStatus], LastLines], mask: Mask, replica: ReplicaStatus
+) -> LastLines:
+    return LastLines(*(list(map(mask, lines)) for lines in read(replica)))
 
 
 def _masked_replica(replica: ReplicaStatus, mask: Mask) -> ReplicaStatus:

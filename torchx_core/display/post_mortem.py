@@ -8,41 +8,42 @@ from collections.abc import Iterator
 from torchx_core.display.tails import Tails
 from torchx_core.display.text import cut
 from torchx_core.specs import AppHandle, AppState, AppStatus, ReplicaStatus
+from torchx_core.specs.failure import Failure, find_failure
+from torchx_core.specs.failure_summary import ending, name_of
 from torchx_core.specs.structured_error import parse_structured_error
 
-__all__ = ["post_mortem"]
+__all__ = ["advise", "headline", "post_mortem"]
 
 LAST_LINES = 50
 PEERS = 3
 PEER_LINES = 10
 MAX_ERROR_CHARS = 20_000
 MAX_OTHERS = 10
+MAX_HEADLINE_CHARS = 300
 _MARKUP = re.compile(r"[\\`*_\[\]!|#~]")
 
 
 def post_mortem(status: AppStatus, handle: AppHandle, tails: Tails) -> str:
     """Return the report; the caller masks it."""
-    first = next(iter(status.failed_replicas()), None)
-    parts = [f"# {_headline(status, first)}", _facts(status, handle, first)]
-    parts += _error(status, first)
+    failure = find_failure(tails.explain(status))
+    first = failure.replica if failure else None
+    parts = [f"# {headline(status, failure)}", _facts(status, handle, first)]
+    parts += _error(status, failure)
     if first:
         parts += _last_lines(first.role, first.id, tails.of(first.role, first.id)[-LAST_LINES:])
         for role, number in tails.others(first.role, first.id)[:PEERS]:
             parts += _last_lines(role, number, tails.of(role, number)[-PEER_LINES:])
-    parts += ["## What to do", "\n".join(f"- {advice}" for advice in _advice(status, handle, first))]
+    parts += ["## What to do", "\n".join(f"- {advice}" for advice in advise(status, handle))]
     return "\n\n".join(parts) + "\n"
 
 
-def _headline(status: AppStatus, first: ReplicaStatus | None) -> str:
-    if first is None:
+def headline(status: AppStatus, failure: Failure | None) -> str:
+    """Return who failed first, and how; where nobody did, what the app is."""
+    if failure is None:
         return f"The app is {status.state}"
-    return f"Replica {first.role}/{first.id} {_cause(first)}"
-
-
-def _cause(replica: ReplicaStatus) -> str:
-    if replica.signal:
-        return f"was killed by {replica.signal}"
-    return "failed" if replica.exit_code is None else f"failed with exit code {replica.exit_code}"
+    who = name_of(failure)
+    what = f": {_cell(cut(failure.exception, MAX_HEADLINE_CHARS))}" if failure.exception else ""
+    return f"{who[:1].upper()}{who[1:]} {ending(failure)}{what}"
 
 
 def _facts(status: AppStatus, handle: AppHandle, first: ReplicaStatus | None) -> str:
@@ -54,31 +55,33 @@ def _facts(status: AppStatus, handle: AppHandle, first: ReplicaStatus | None) ->
         rows.append(("Attempts", f"{first.attempt + 1} of this replica{again}"))
         rows += [("Host", _cell(first.hostname))] if first.hostname else []
         rows += [("Said", _cell(first.msg))] if first.msg else []
-    others = status.failed_replicas()[1:]
+    others = [replica for replica in status.failed_replicas() if replica is not first]
     if others:
-        names = ", ".join(f"{r.role}/{r.id} ({_cause(r)})" for r in others[:MAX_OTHERS])
+        names = ", ".join(f"{r.role}/{r.id} ({ending(r)})" for r in others[:MAX_OTHERS])
         more = f" and {len(others) - MAX_OTHERS} more" if len(others) > MAX_OTHERS else ""
         rows.append(("Failed later", _cell(names + more)))
     rows += [("Log files", _code(first.log_dir))] if first and first.log_dir else []
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
 
 
-def _error(status: AppStatus, first: ReplicaStatus | None) -> list[str]:
+def _error(status: AppStatus, failure: Failure | None) -> list[str]:
     """Return what the program itself said about its failure."""
-    texts = [first.structured_error_msg if first else "", status.structured_error_msg]
-    error = next(filter(None, map(parse_structured_error, texts)), None)
-    if error is None:
+    of_the_app = None if failure else parse_structured_error(status.structured_error_msg)
+    text = failure.text if failure else of_the_app.text if of_the_app else ""
+    at = failure.at if failure else of_the_app.time if of_the_app else None
+    if not text:
         return []
-    when = f" (at {error.time})" if error.time else ""
-    return [f"## Its error{when}", _fenced(cut(error.message, MAX_ERROR_CHARS))]
+    where = [f"At {_code(failure.place)}."] if failure and failure.place else []
+    return [f"## Its error{f' (at {at})' if at else ''}", *where, _fenced(cut(text, MAX_ERROR_CHARS))]
 
 
 def _last_lines(role: str, number: int, lines: list[str]) -> list[str]:
     return [f"## Last lines of {role}/{number}", _fenced("\n".join(lines))] if lines else []
 
 
-def _advice(status: AppStatus, handle: AppHandle, first: ReplicaStatus | None) -> Iterator[str]:
-    """Yield what helps most with this kind of end."""
+def advise(status: AppStatus, handle: AppHandle) -> Iterator[str]:
+    """Yield what helps most with this kind of end; what is to be typed stands between backticks."""
+    first = next(iter(status.failed_replicas()), None)
     if status.state is AppState.CANCELLED:
         yield "Somebody or something asked for its end; the message above says who or what."
     elif first and first.signal == "SIGKILL":

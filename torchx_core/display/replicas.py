@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import final
 
+from torchx_core.display.usage import peak_text
 from torchx_core.schedulers import ReplicaChanged
-from torchx_core.specs import AppDef, AppState, AppStatus
+from torchx_core.specs import AppDef, AppState, AppStatus, Usage
 
 __all__ = ["ReplicaTable"]
 
@@ -27,6 +28,7 @@ class _Replica:
     started_at: float | None = None
     ended_at: float | None = None
     message: str = ""
+    usage: Usage = Usage()  # noqa: RUF009  # it is frozen
 
 
 @final
@@ -61,6 +63,7 @@ class ReplicaTable:
                     started_at=known.started_at,
                     ended_at=known.ended_at,
                     message=known.msg,
+                    usage=known.usage,
                 )
 
     def rows(self, now: float) -> list[dict[str, str | int]]:
@@ -94,6 +97,8 @@ def _row(name: str, replica: _Replica, now: float) -> dict[str, str | int]:
         "exit": replica.exit,
         "attempt": replica.attempt + 1,
         "duration": _duration(replica, now),
+        "cpu": "" if replica.usage.cpu_s is None else _seconds(replica.usage.cpu_s),
+        "memory": peak_text(replica.usage),
         "host": replica.host,
         "message": replica.message,
     }
@@ -108,5 +113,8 @@ def _exit(exit_code: int | None, signal: str | None) -> str:
 def _duration(replica: _Replica, now: float) -> str:
     if replica.started_at is None:
         return ""
-    seconds = max(0.0, (replica.ended_at or now) - replica.started_at)
+    return _seconds(max(0.0, (replica.ended_at or now) - replica.started_at))
+
+
+def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < MINUTE_S else str(timedelta(seconds=int(seconds)))

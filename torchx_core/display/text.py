@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TypeAlias, assert_never
 
+from torchx_core.display.usage import usage_text
 from torchx_core.schedulers import (
+    Link,
     LogLines,
     LogsLost,
     Metric,
@@ -13,23 +15,26 @@ from torchx_core.schedulers import (
     ReplicaChanged,
     Result,
     StateChanged,
+    UsageSample,
 )
+from torchx_core.schedulers.events import Report
 from torchx_core.specs import AppHandle
 from torchx_core.terminal import harmless
 
-__all__ = ["as_shown", "cut", "describe", "prefix", "whole_log"]
+__all__ = ["Happening", "as_shown", "cut", "describe", "prefix", "whole_log"]
 
-ReplicaEvent: TypeAlias = LogLines | ReplicaChanged | Progress | Metric | Result | LogsLost
+Happening: TypeAlias = ReplicaChanged | Report | LogsLost | UsageSample
+"""What becomes of a replica, but for what it prints."""
 
 _RESULT_CHARS = 1000
 
 
-def prefix(event: ReplicaEvent) -> str:
+def prefix(event: LogLines | Happening) -> str:
     """Return ``[role/replica]``."""
     return harmless(f"[{event.role}/{event.replica}]")
 
 
-def describe(event: StateChanged | ReplicaChanged | Progress | Metric | Result | LogsLost) -> str:
+def describe(event: StateChanged | Happening) -> str:
     """Return what happened, without whom it happened to; nothing in it drives a terminal.
 
     Example:
@@ -39,32 +44,46 @@ def describe(event: StateChanged | ReplicaChanged | Progress | Metric | Result |
     return harmless(_described(event))
 
 
-def _described(event: StateChanged | ReplicaChanged | Progress | Metric | Result | LogsLost) -> str:
+def _described(event: StateChanged | Happening) -> str:
     match event:
         case StateChanged():
             return _with_reason(f"is {event.state}", event.msg)
         case ReplicaChanged():
             return _with_reason(f"is {event.state}{_how(event)}{_again(event)}", event.msg)
-        case Progress():
-            return _with_reason(f"progress {event.fraction:.0%}", event.message)
-        case Metric():
-            step = "" if event.step is None else f" at step {event.step}"
-            return f"metric {event.name} = {event.value:g}{step}"
-        case Result():
-            return f"result {cut(json.dumps(event.value), _RESULT_CHARS)}"
         case LogsLost():
             size = "some" if event.size_bytes is None else f"{event.size_bytes} bytes of"
             return f"{size} output lost: {event.reason}"
+        case UsageSample():
+            return f"uses {usage_text(event.usage)}"
         case _:
-            assert_never(event)
+            return _reported(event)
 
 
-def as_shown(line: str) -> str:
+def _reported(report: Report) -> str:
+    match report:
+        case Progress():
+            return _with_reason(f"progress {report.fraction:.0%}", report.message)
+        case Metric():
+            step = "" if report.step is None else f" at step {report.step}"
+            return f"metric {report.name} = {report.value:g}{step}"
+        case Result():
+            return f"result {cut(json.dumps(report.value), _RESULT_CHARS)}"
+        case Link():
+            return f"link {report.name}: {report.target}"
+        case _:
+            assert_never(report)
+
+
+def as_shown(line: str, *, colours: bool = True) -> str:
     r"""Return what a terminal may show: of a progress bar, redrawn after each ``\r``, its last state.
 
     What would do more to a terminal than give it words and colours is left out (`harmless`).
+
+    Args:
+        line: As a program wrote it.
+        colours: Whether colours stay.
     """
-    return harmless(line.rstrip("\r").rpartition("\r")[2])
+    return harmless(line.rstrip("\r").rpartition("\r")[2], colours=colours)
 
 
 def cut(text: str, size: int) -> str:

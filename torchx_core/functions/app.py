@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 from torchx_core.components import dist
 from torchx_core.errors import InvalidInputError
@@ -99,12 +98,8 @@ def _resource(given: Resource | str | None) -> Resource:
     return null_resource() if given is None else given
 
 
-_NO_SCRIPT: Final = "--no-python"
-"""In the place of a script: torchrun starts the words that follow as they are."""
-
-
 def _launch_by_torchrun(role: Role, words: Sequence[str], nproc: int) -> None:
-    launcher = dist.torchrun(*words, script=_NO_SCRIPT, j=f"{role.num_replicas}x{nproc}").roles[0]
+    launcher = dist.torchrun(*words, script=dist.NO_PYTHON, j=f"{role.num_replicas}x{nproc}").roles[0]
     role.entrypoint, role.args, role.port_map = launcher.entrypoint, launcher.args, launcher.port_map
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from torchx_core.errors import InvalidInputError, SchedulerError
 from torchx_core.runner import Runner, get_runner
+from torchx_core.schedulers.unsupported import UNSUPPORTED
 from torchx_core.specs import CfgVal, runopts
 
 __all__ = ["DEFAULT_SCHEDULER", "Cfg", "Target", "check_target", "make_cfg", "target_options"]
@@ -75,14 +76,19 @@ def _typed(name: str, value: CfgVal, options: runopts) -> CfgVal:
 
 
 def check_target(target: Target, workspace: str | None = None) -> None:
-    """Find out whether the target's scheduler takes its options; raises also as `target_options` does.
+    """Find out whether the target's scheduler takes its options, and the workspace.
 
     Raises:
-        InvalidRunConfigException: It does not.
+        UnknownSchedulerException: There is no such scheduler.
+        InvalidRunConfigException: It does not take the options.
+        InvalidInputError: It cannot build a workspace, and refuses them as its option ``unsupported`` says.
     """
-    options = target_options(target.scheduler, workspace)
-    if options is not None:
-        options.resolve(target.cfg(options))
+    found = _look_at(target.scheduler)
+    if found is not None:
+        options, builds = found
+        cfg = options.resolve(target.cfg(options))
+        if workspace and not builds and cfg.get(UNSUPPORTED, "refuse") == "refuse":
+            raise _no_workspace(target.scheduler, workspace)
 
 
 def target_options(scheduler: str, workspace: str | None = None) -> runopts | None:
@@ -90,13 +96,26 @@ def target_options(scheduler: str, workspace: str | None = None) -> runopts | No
 
     Raises:
         UnknownSchedulerException: There is no such scheduler.
-        InvalidInputError: It cannot build the workspace.
+        InvalidInputError: It cannot build a workspace, and refuses them whatever its options are.
     """
+    found = _look_at(scheduler)
+    if found is None:
+        return None
+    options, builds = found
+    if workspace and not builds and options.get(UNSUPPORTED) is None:
+        raise _no_workspace(scheduler, workspace)
+    return options
+
+
+def _look_at(scheduler: str) -> tuple[runopts, bool] | None:
+    """Return the scheduler's options, and whether it builds workspaces; None where it cannot be loaded."""
     with get_runner() as runner:
         try:
             backend = runner.scheduler(scheduler)
         except SchedulerError:
             return None
-        if workspace and not backend.capabilities.workspaces:
-            raise InvalidInputError(f"{scheduler} cannot build a workspace: {workspace!r}; leave it out")
-        return backend.run_opts()
+        return backend.run_opts(), backend.capabilities.workspaces
+
+
+def _no_workspace(scheduler: str, workspace: str) -> InvalidInputError:
+    return InvalidInputError(f"{scheduler} cannot build a workspace: {workspace!r}; leave it out")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime
+from functools import partial
 from threading import Lock
 from time import monotonic
 from types import TracebackType
@@ -15,25 +14,20 @@ from typing import Self
 from torchx_core.errors import (
     MalformedAppHandleException,
     UnknownAppException,
-    UnknownReplicaError,
     WaitTimeoutError,
 )
-from torchx_core.registry import SchedulerFactory, find_factory, scheduler_factories
+from torchx_core.registry import SchedulerFactory, make_scheduler, scheduler_factories
 from torchx_core.runner.components import RunsComponents
 from torchx_core.runner.environment import inject_environment
-from torchx_core.runner.follow import drive, drive_async
-from torchx_core.runner.lines import check_window, select_lines
-from torchx_core.runner.workspaces import BuildsWorkspaces, build_for, override_workspace
+from torchx_core.runner.following import FollowsApps
+from torchx_core.runner.workspaces import BuildsWorkspaces
 from torchx_core.schedulers import (
-    Batch,
     CancelOutcome,
-    DescribeAppResponse,
-    EventFeed,
     FollowOptions,
     ListAppResponse,
     Scheduler,
-    Stream,
 )
+from torchx_core.schedulers.feed import drive
 from torchx_core.specs import (
     AppDef,
     AppDryRunInfo,
@@ -76,7 +70,7 @@ def get_runner(
     )
 
 
-class Runner(RunsComponents, BuildsWorkspaces):
+class Runner(RunsComponents, BuildsWorkspaces, FollowsApps):
     """Submits and follows apps on any scheduler; holds no state about them.
 
     A handle made by one runner works in any other, in another process, on another day, as far as the
@@ -88,7 +82,6 @@ class Runner(RunsComponents, BuildsWorkspaces):
         name: str,
         scheduler_factories: Mapping[str, SchedulerFactory],
         component_defaults: Mapping[str, Mapping[str, str]] | None = None,
-        *,
         scheduler_params: Mapping[str, object] | None = None,
     ) -> None:
         """Create no scheduler yet: each is made when it is first used."""
@@ -137,10 +130,10 @@ class Runner(RunsComponents, BuildsWorkspaces):
         Raises:
             UnknownSchedulerException: No such scheduler.
         """
-        key = (backend, session or self.name)
+        key = (backend, self.name if session is None else session)
         with self._making:
             if key not in self._schedulers:
-                self._schedulers[key] = find_factory(self._factories, backend)(key[1], **self._params)
+                self._schedulers[key] = make_scheduler(self._factories, *key, self._params)
             return self._schedulers[key]
 
     def dryrun(
@@ -177,11 +170,12 @@ class Runner(RunsComponents, BuildsWorkspaces):
         backend = self.scheduler(scheduler)
         # Refused here, because an app whose handle cannot be written could never be named again.
         make_app_handle(scheduler, self.name, "any" if app_id is None else app_id)
-        private = snapshot_app(app)
-        override_workspace(private, workspace)
+        private = snapshot_app(app, workspace)
         validate_app(private)
         inject_environment(private, scheduler=scheduler, session=self.name, parent_run_id=parent_run_id)
-        return backend.submit_dryrun(private, cfg or {}, app_id=app_id)
+        info = backend.submit_dryrun(private, cfg or {}, app_id=app_id)
+        info.scheduler = scheduler  # the name that this runner knows it by
+        return info
 
     def schedule(self, dryrun_info: AppDryRunInfo[object]) -> AppHandle:
         """Build the workspaces that the request needs, submit exactly what it shows, return the handle.
@@ -195,10 +189,15 @@ class Runner(RunsComponents, BuildsWorkspaces):
         """
         if dryrun_info.scheduler is None:
             raise ValueError("this dry run names no scheduler; make it with Runner.dryrun")
+        from torchx_core.runner.telemetry import submit_span  # here: a DAG file submits nothing
+
         backend = self.scheduler(dryrun_info.scheduler)
-        build_for(backend, dryrun_info)
-        app_id = backend.schedule(dryrun_info)
-        return make_app_handle(dryrun_info.scheduler, self.name, app_id)
+        with submit_span(dryrun_info.scheduler, self.name) as tell:
+            backend.build_for(dryrun_info)
+            app_id = backend.schedule(dryrun_info)
+            handle = make_app_handle(dryrun_info.scheduler, self.name, app_id)
+            tell(handle)
+        return handle
 
     def run(
         self,
@@ -219,7 +218,8 @@ class Runner(RunsComponents, BuildsWorkspaces):
 
     def describe(self, app_handle: AppHandle) -> AppDef | None:
         """Return the app as it was submitted, or None when there is no such app."""
-        description = self._description(app_handle)
+        backend, app_id = self._locate(app_handle)
+        description = backend.describe(app_id)
         if description is None:
             return None
         return AppDef(name=description.name, roles=description.roles, metadata=description.metadata)
@@ -231,13 +231,14 @@ class Runner(RunsComponents, BuildsWorkspaces):
 
     def status(self, app_handle: AppHandle) -> AppStatus | None:
         """Return the app's present status, or None when there is no such app."""
-        description = self._description(app_handle)
-        return None if description is None else description.status
+        backend, app_id = self._locate(app_handle)
+        status = backend.status(app_id)
+        return None if status is None else self._explain(app_handle)(status)
 
     def wait(
         self,
         app_handle: AppHandle,
-        wait_interval: float | None = None,  # noqa: ARG002  # TorchX's; see below
+        wait_interval: float = 10,  # noqa: ARG002  # TorchX's; see below
         *,
         timeout_s: float | None = None,
     ) -> AppStatus | None:
@@ -256,10 +257,9 @@ class Runner(RunsComponents, BuildsWorkspaces):
         now = self.status(app_handle)
         if now is None or now.is_terminal():
             return now
-        backend, app_id = self._locate(app_handle)
         try:
-            feed = backend.feed(app_id, None, FollowOptions(logs=False))
-            for batch in drive(feed, deadline=deadline):
+            feed = self._feed(app_handle, None, FollowOptions(logs=False))
+            for batch in drive(feed, deadline=deadline, ended=self._explain(app_handle)):
                 if batch.final_status is not None:
                     return batch.final_status
         except UnknownAppException:
@@ -283,8 +283,16 @@ class Runner(RunsComponents, BuildsWorkspaces):
             reason: Recorded, and shown in the status.
             if_owner: Do nothing unless this token owns the app (see `take_over`).
         """
+        from torchx_core.runner.telemetry import record_cancel  # likewise
+
         backend, app_id = self._locate(app_handle)
-        return backend.cancel(app_id, grace_s=grace_s, reason=reason, if_owner=if_owner)
+        outcome = backend.cancel(app_id, grace_s=grace_s, reason=reason, if_owner=if_owner)
+        record_cancel(app_handle, reason, outcome)
+        return outcome
+
+    def stop(self, app_handle: AppHandle) -> None:
+        """Do what `cancel` does, under TorchX's old name of it."""
+        self.cancel(app_handle)
 
     def delete(self, app_handle: AppHandle, *, force: bool = False) -> None:
         """Forget a terminal app, its record and its logs; an unknown one is no error.
@@ -303,8 +311,17 @@ class Runner(RunsComponents, BuildsWorkspaces):
         else:
             backend.delete(app_id)
 
-    def list(self, scheduler: str) -> list[ListAppResponse]:
-        """Return the apps of this runner's session on the scheduler, oldest first."""
+    def list(
+        self,
+        scheduler: str,
+        cfg: Mapping[str, CfgVal] | None = None,  # noqa: ARG002  # TorchX's; see below
+    ) -> list[ListAppResponse]:
+        """Return the apps of this runner's session on the scheduler, oldest first.
+
+        Args:
+            scheduler: Where.
+            cfg: Accepted for TorchX's sake and not needed: the session says which apps.
+        """
         apps: builtins.list[ListAppResponse] = []
         for app in self.scheduler(scheduler).list():
             # What bears a name that no submit takes was put there by somebody else, and hides no app of ours.
@@ -359,120 +376,15 @@ class Runner(RunsComponents, BuildsWorkspaces):
         backend, app_id = self._locate(app_handle)
         return backend.take_over(app_id, token, expected=expected, force=force)
 
-    def follow(
-        self,
-        app_handle: AppHandle,
-        cursor: str | None = None,
-        *,
-        logs: bool = True,
-        roles: Iterable[str] | None = None,
-        streams: Stream = Stream.COMBINED,
-        tick_s: float | None = None,
-        batch_bytes: int | None = None,
-        until_now: bool = False,
-    ) -> Iterator[Batch]:
-        """Yield the app's events in order until it is terminal and every line has been delivered.
+    def _explain(self, app_handle: AppHandle) -> Callable[[AppStatus], AppStatus]:
+        """Return what lets a status tell why the app failed, by last lines that are read when it is asked."""
+        from torchx_core.runner.last_lines import attach_last_lines  # here: a DAG file asks nothing
 
-        Following renews the app's lease. Leaving the loop early detaches: the app goes on.
+        def again() -> Runner:  # a status is often asked when the runner that it is of has been closed
+            return Runner(self.name, self._factories, scheduler_params=self._params)
 
-        Args:
-            app_handle: The app.
-            cursor: Where to go on, from the last batch that was dealt with; None for the start.
-            logs: Include log lines.
-            roles: Only these roles; None for all.
-            streams: Which output to include.
-            tick_s: Yield an empty batch whenever that many seconds passed without events, so that the
-                caller can look at other things; None to block until something happens.
-            batch_bytes: About how much log text one batch may hold; None for a mebibyte.
-            until_now: End when all that is there already has been yielded, though the app goes on.
-
-        Raises:
-            UnknownAppException: There is no such app.
-            UnknownReplicaError: The app has no such role.
-            InvalidCursorError: The cursor is not one of this app's.
-        """
-        options = _options(logs=logs, roles=roles, streams=streams, batch_bytes=batch_bytes)
-        return drive(self._feed(app_handle, cursor, options), tick_s, until_now=until_now)
-
-    def afollow(
-        self,
-        app_handle: AppHandle,
-        cursor: str | None = None,
-        *,
-        logs: bool = True,
-        roles: Iterable[str] | None = None,
-        streams: Stream = Stream.COMBINED,
-        tick_s: float | None = None,
-        batch_bytes: int | None = None,
-    ) -> AsyncIterator[Batch]:
-        """Do what `follow` does on an event loop, without a thread per app."""
-        options = _options(logs=logs, roles=roles, streams=streams, batch_bytes=batch_bytes)
-        return drive_async(self._feed(app_handle, cursor, options), tick_s)
-
-    def log_lines(
-        self,
-        app_handle: AppHandle,
-        role_name: str,
-        k: int = 0,
-        regex: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        *,
-        should_tail: bool = False,
-        streams: Stream | None = None,
-    ) -> Iterator[str]:
-        r"""Yield the lines of one replica, each with its ``\n``, all attempts in order.
-
-        Args:
-            app_handle: The app.
-            role_name: The role.
-            k: The replica.
-            regex: Only lines in which it is found.
-            since: Only lines written at or after it.
-            until: Only lines written before it.
-            should_tail: Go on until the app is terminal; otherwise end at the last line written so far.
-            streams: Which output; None for both.
-
-        Raises:
-            UnknownAppException: There is no such app.
-            UnknownReplicaError: There is no such role or replica.
-            InvalidInputError: A time is given, and the scheduler does not tell when a line was written.
-        """
-        self._check_replica(app_handle, role_name, k)
-        check_window(self._locate(app_handle)[0], since, until)
-        options = FollowOptions(roles=frozenset([role_name]), streams=streams or Stream.COMBINED)
-        feed = self._feed(app_handle, None, options)
-        batches = drive(feed, until_now=not should_tail)
-        return select_lines(batches, k, regex, since, until)
-
-    def _feed(self, app_handle: AppHandle, cursor: str | None, options: FollowOptions) -> EventFeed:
-        for role in options.roles or ():
-            self._check_replica(app_handle, role, 0)
-        backend, app_id = self._locate(app_handle)
-        return backend.feed(app_id, cursor, options)
-
-    def _check_replica(self, app_handle: AppHandle, role_name: str, k: int) -> None:
-        app = self.describe(app_handle)
-        if app is None:
-            raise UnknownAppException(app_handle)
-        known = {role.name: role.num_replicas for role in app.roles}
-        if role_name not in known:
-            raise UnknownReplicaError(app_handle, role_name, None, known)
-        if not 0 <= k < known[role_name]:
-            raise UnknownReplicaError(app_handle, role_name, k, map(str, range(known[role_name])))
-
-    def _description(self, app_handle: AppHandle) -> DescribeAppResponse | None:
-        backend, app_id = self._locate(app_handle)
-        return backend.describe(app_id)
+        return partial(attach_last_lines, again, app_handle)
 
     def _locate(self, app_handle: AppHandle) -> tuple[Scheduler[object], str]:
         parsed = parse_app_handle(app_handle)
         return self.scheduler(parsed.scheduler_backend, parsed.session_name), parsed.app_id
-
-
-def _options(
-    *, logs: bool, roles: Iterable[str] | None, streams: Stream, batch_bytes: int | None
-) -> FollowOptions:
-    chosen = None if roles is None else frozenset(roles)
-    options = FollowOptions(logs=logs, roles=chosen, streams=streams)
-    return options if batch_bytes is None else replace(options, batch_bytes=batch_bytes)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import cast
 
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT, in_present_words
 from torchx_core.schedulers.secrets import MASK, looks_secret, mask_value
+from torchx_core.settings import (
+    ENV_TORCHX_METRIC_SINKS,
+    ENV_TORCHX_PARENT_RUN_ID,
+    ENV_TORCHX_REPLICA,
+    ENV_TORCHX_ROLE,
+)
 from torchx_core.specs import AppDef, CfgVal, runopts
 
-__all__ = ["PARENT_RUN_ID", "comparable_request", "differences", "request_differences"]
+__all__ = ["comparable_request", "differences", "request_differences"]
 
-PARENT_RUN_ID: Final = "TORCHX_PARENT_RUN_ID"
-"""Says on whose behalf an app was submitted; no part of what was asked for."""
-
+_SURROUNDINGS = {ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_METRIC_SINKS, ENV_TORCHX_ROLE, ENV_TORCHX_REPLICA}
+"""On whose behalf an app was submitted, and where its metrics go: no part of what was asked for."""
 _MOST = 10
 _ABSENT = object()
 
@@ -31,9 +36,9 @@ def request_differences(
 ) -> list[str]:
     """Return how what is asked for now differs from what was asked for under the same app id.
 
-    The parent run does not count: it comes from the submitter's surroundings, and the same request may be
-    repeated by another shell, or by a retry with a parent of its own. Nor does it count that an earlier
-    release wrote the same request down in other words (`in_present_words`).
+    The parent run does not count, nor do metric sinks: they come from the submitter's surroundings, and the
+    same request may be repeated by another shell, or by a retry with a parent of its own. Nor does it count
+    that an earlier release wrote the same request down in other words (`in_present_words`).
 
     Args:
         stored: A map whose ``app`` is `AppDef.to_dict`; of the submit that came first.
@@ -66,12 +71,13 @@ def _compared(asked: Mapping[str, object]) -> dict[str, object]:
     roles = document.get("roles")
     if not isinstance(roles, list):
         return compared  # a record is damaged: it differs from whatever is asked for
-    compared["app"] = {**document, "roles": [_without_parent(role) for role in cast("list[object]", roles)]}
+    counted = [_without_surroundings(role) for role in cast("list[object]", roles)]
+    compared["app"] = {**document, "roles": counted}
     return compared
 
 
-def _without_parent(role: object) -> object:
-    """Return the role without its parent run; what is no role, of a damaged record, as it is."""
+def _without_surroundings(role: object) -> object:
+    """Return the role without its submitter's surroundings; what is no role, if damaged, as it is."""
     if not isinstance(role, Mapping):
         return role
     fields = cast("Mapping[str, object]", role)
@@ -79,7 +85,10 @@ def _without_parent(role: object) -> object:
     if not isinstance(env, Mapping):
         return fields
     variables = cast("Mapping[str, object]", env)
-    return {**fields, "env": {name: value for name, value in variables.items() if name != PARENT_RUN_ID}}
+    return {
+        **fields,
+        "env": {name: value for name, value in variables.items() if name not in _SURROUNDINGS},
+    }
 
 
 def _walk(path: str, a: object, b: object) -> Iterator[tuple[str, object, object]]:

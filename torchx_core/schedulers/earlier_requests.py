@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from torchx_core.specs import CfgVal, runopts
 
-__all__ = ["REQUEST_FORMAT", "in_present_words"]
+__all__ = ["REQUEST_FORMAT", "in_former_words", "in_present_words"]
 
 Json = Mapping[str, object]
 
@@ -20,6 +20,24 @@ _FORMER_DEFAULTS: Final[Mapping[str, tuple[object, ...]]] = {"cpu": (1, 2), "gpu
 """What components asked for when nobody had asked for anything; they leave it open (-1) now."""
 _FORMER_ENV: Final = "LOGLEVEL"
 """Components copied it from the submitter's environment."""
+
+
+_FORMER_TEXTS: Final[Mapping[str, str]] = {
+    """\
+    sum=$$(printf %s "$$app $$TORCHX_ATTEMPT" | cksum)
+    port=$$((20000 + $${sum%% *} % 10000))
+""": """\
+    port=$$TORCHX_RANK0_PORT
+    if [ -z "$$port" ]; then
+        sum=$$(printf %s "$$app $$TORCHX_ATTEMPT" | cksum)
+        port=$$((20000 + $${sum%% *} % 10000))
+    fi
+"""
+}
+"""What an argument that a component writes said, and says now: the script by which `dist.torchrun` meets."""
+_RANKS_BEGIN: Final = 'export TORCHX_RANK_PROGRAM="$$1"\n'
+_RANKS_END: Final = "\ndone\n"
+"""Between them that script, or one of a single node, has torchrun start ranks through a program of ours."""
 
 
 def in_present_words(
@@ -34,13 +52,27 @@ def in_present_words(
         former: What such an option meant before there was one, where that is not its default.
     """
     cfg = _with_new_options(_object(stored, "cfg"), _object(asked, "cfg"), opts, former or {})
-    found = {**stored, "cfg": cfg}
-    if "format" in stored:
-        return found
     app, now = _object(stored, "app"), _object(asked, "app")
     pairs = zip_longest(_objects(app, "roles"), _objects(now, "roles"))
-    roles = [_role(one, other) for one, other in pairs if one is not None]
-    return {**found, "app": {**app, "roles": roles} if roles else app}
+    changed = _with_present_texts if "format" in stored else _role
+    roles = [changed(one, other) for one, other in pairs if one is not None]
+    found = {**stored, "cfg": cfg}
+    return {**found, "app": {**app, "roles": roles}} if roles else found
+
+
+def in_former_words(app: Json) -> Json:
+    """Return the app with commands as components wrote them before they had programs of their own in them.
+
+    An app id that follows from a request must not follow from the text of such a program: a retry with
+    another release would not find the app.
+
+    Args:
+        app: As `AppDef.to_dict` has it.
+    """
+    return {
+        **app,
+        "roles": [{**role, **(_without_rank_program(role) or {})} for role in _objects(app, "roles")],
+    }
 
 
 def _with_new_options(stored: Json, asked: Json, opts: runopts, former: Mapping[str, CfgVal]) -> Json:
@@ -53,10 +85,56 @@ def _with_new_options(stored: Json, asked: Json, opts: runopts, former: Mapping[
     return {**stored, **new}
 
 
+def _with_present_texts(stored: Json, asked: Json | None) -> Json:
+    """Return the role with the present text of what a component's arguments say, where that is asked for."""
+    if asked is None:
+        return stored
+    present = {**stored, "args": _present_args(stored.get("args"), asked.get("args"))}
+    before = _without_rank_program(asked)
+    if before and {**present, "args": _present_args(stored.get("args"), before["args"])} == {
+        **present,
+        **before,
+    }:
+        return {**present, "entrypoint": asked.get("entrypoint"), "args": asked.get("args")}
+    return present
+
+
+def _without_rank_program(asked: Json) -> Json | None:
+    """Return how `dist.torchrun` started its program before it did so through one of ours; None of others."""
+    args = asked.get("args")
+    if not isinstance(args, list) or not all(isinstance(each, str) for each in cast("list[object]", args)):
+        return None
+    flag, shell, *words = [*cast("list[str]", args), "", ""]
+    meeting, found, rest = shell.partition(_RANKS_BEGIN)
+    del words[-2:]
+    if flag != "-c" or not found or _RANKS_END not in rest or "--" not in words:
+        return None
+    del words[5 if meeting else 1]  # the text of the program
+    words.remove("--")
+    if not meeting:
+        return {"entrypoint": "torchrun", "args": words[1:]}
+    return {"entrypoint": "sh", "args": ["-c", meeting + rest.partition(_RANKS_END)[2], *words]}
+
+
+def _present_args(stored: object, wanted: object) -> object:
+    if isinstance(stored, list) and isinstance(wanted, list):
+        now = dict(enumerate(cast("list[object]", wanted)))
+        stored = [_present_text(one, now.get(i)) for i, one in enumerate(cast("list[object]", stored))]
+    return cast("object", stored)  # type: ignore[redundant-cast]  # pyright still sees a list of what is unknown
+
+
+def _present_text(stored: object, asked: object) -> object:
+    if isinstance(stored, str) and isinstance(asked, str):
+        for former, present in _FORMER_TEXTS.items():
+            if stored.replace(former, present) == asked:
+                return asked
+    return stored
+
+
 def _role(stored: Json, asked: Json | None) -> Json:
     if asked is None:
         return stored
-    found = dict(stored)
+    found = dict(_with_present_texts(stored, asked))
     needs, wanted = _object(stored, "resource"), _object(asked, "resource")
     found["resource"] = {
         name: wanted[name] if wanted.get(name) == -1 and value in _FORMER_DEFAULTS.get(name, ()) else value

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from torchx_core.specs import AppState, AppStatus
+from torchx_core.specs import AppState, AppStatus, Usage
 
 __all__ = [
     "REPORTS",
     "AppEvent",
     "Batch",
+    "Link",
     "LogLine",
     "LogLines",
     "LogsLost",
@@ -22,6 +23,7 @@ __all__ = [
     "Result",
     "StateChanged",
     "StreamName",
+    "UsageSample",
 ]
 
 StreamName: TypeAlias = Literal["stdout", "stderr"]
@@ -126,6 +128,21 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The app said where to look for more (``torchx_core.runtime.report_link``).
+
+    ``target`` is an address, a path or an id, as the app wrote it: only an address can be shown as a link.
+    """
+
+    role: str
+    replica: int
+    attempt: int
+    name: str
+    target: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogsLost:
     """Output that the backend really lost (full disk, killed supervisor)."""
 
@@ -138,11 +155,31 @@ class LogsLost:
     time: float
 
 
-Report: TypeAlias = Progress | Metric | Result
-REPORTS: Final[Mapping[object, type[Report]]] = {"progress": Progress, "metric": Metric, "result": Result}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSample:
+    """What a replica used when somebody looked; only whoever follows with ``usage=True`` gets any.
+
+    It is of the present: following again from a cursor brings new ones, and none from before.
+    """
+
+    role: str
+    replica: int
+    attempt: int
+    usage: Usage
+    """Of this attempt alone."""
+    time: float
+
+
+Report: TypeAlias = Progress | Metric | Result | Link
+REPORTS: Final[Mapping[object, type[Report]]] = {
+    "progress": Progress,
+    "metric": Metric,
+    "result": Result,
+    "link": Link,
+}
 """By the ``type`` that the line of a report says, whose other fields are the event's."""
 
-AppEvent: TypeAlias = LogLines | ReplicaChanged | StateChanged | Report | LogsLost
+AppEvent: TypeAlias = LogLines | ReplicaChanged | StateChanged | Report | LogsLost | UsageSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

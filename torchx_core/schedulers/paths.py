@@ -26,6 +26,8 @@ TRUST: Final = "TORCHX_TRUST_STATE_DIR"
 """Environment variable by which a user says that the state directory may be used whoever owns it."""
 _YES: Final = frozenset({"1", "true", "yes"})
 _MAX_NAME = 200
+_EMPTY: Final = "%"
+"""The file name of the empty name, as of the session in ``local_cwd:///app``; no other name gives it."""
 
 
 def default_state_dir() -> str:
@@ -49,9 +51,9 @@ def file_name(name: str) -> str:
         raise InvalidInputError(f"cannot use {name!r} as a name: it has half a character") from err
     if quoted.startswith("."):
         quoted = "%2E" + quoted[1:]
-    if not quoted or len(quoted) > _MAX_NAME:
-        raise InvalidInputError(f"cannot use {name!r} as a name: it must have 1 to {_MAX_NAME} characters")
-    return quoted
+    if len(quoted) > _MAX_NAME:
+        raise InvalidInputError(f"cannot use {name!r} as a name: it must have at most {_MAX_NAME} characters")
+    return quoted or _EMPTY
 
 
 def state_root(state_dir: str | None) -> str:
@@ -135,4 +137,4 @@ def make_private(directory: str) -> None:
 
 def name_of(file: str) -> str:
     """Return what `file_name` was given."""
-    return unquote(file, errors="surrogateescape")
+    return "" if file == _EMPTY else unquote(file, errors="surrogateescape")

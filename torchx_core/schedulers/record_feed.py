@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar, final
 
 from torchx_core.errors import RecordUnavailableError
 from torchx_core.schedulers.events import Batch
-from torchx_core.schedulers.scheduler import EventFeed
+from torchx_core.schedulers.feed import EventFeed
 from torchx_core.schedulers.stored import StoredApp
 
 __all__ = ["RecordFeed"]

@@ -7,6 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Generic, TypeVar
 
 from torchx_core.errors import (
@@ -16,16 +17,18 @@ from torchx_core.errors import (
     RecordUnavailableError,
     SchedulerError,
     StoredStateError,
+    TorchXError,
     UnknownAppException,
 )
+from torchx_core.schedulers.ended import EndedApps, look_at
 from torchx_core.schedulers.locks import locked_session
 from torchx_core.schedulers.ownership import owner_of, set_owner
 from torchx_core.schedulers.paths import check_owner, check_readable, file_name, name_of, state_root
 from torchx_core.schedulers.removing import move_aside, remove_debris, remove_tree, tree_size
-from torchx_core.schedulers.responses import Finding, ListAppResponse, Verdict
+from torchx_core.schedulers.responses import DescribeAppResponse, Finding, ListAppResponse, Verdict
 from torchx_core.schedulers.scheduler import Scheduler
 from torchx_core.schedulers.stored import StoredApp, clear_debris, is_debris, names_in, naming_damage
-from torchx_core.specs import AppState, is_terminal
+from torchx_core.specs import AppState, AppStatus, is_terminal
 
 __all__ = ["RecordedScheduler"]
 
@@ -58,6 +61,10 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         """
 
     @abstractmethod
+    def _status_of(self, record: R) -> AppStatus:
+        """Look how the app and each of its replicas stand."""
+
+    @abstractmethod
     def _state_of(self, record: R) -> AppState:
         """Look how the app stands."""
 
@@ -77,11 +84,35 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             SubmitFailedError: That takes longer than a submit can wait.
         """
 
+    def describe(self, app_id: str) -> DescribeAppResponse | None:
+        """Return what was submitted and how it stands, or None when there is no such app."""
+        with suppress(FileNotFoundError):  # deleted while we look
+            record = self._find(app_id)
+            if record is not None:
+                return DescribeAppResponse.of(app_id, record.decode_app(), self._status_of(record))
+        return None
+
+    def status(self, app_id: str) -> AppStatus | None:
+        """Return how the app stands, without decoding what was submitted; None when there is no such app."""
+        with suppress(FileNotFoundError):  # deleted while we look
+            record = self._find(app_id)
+            return None if record is None else self._status_of(record)
+        return None
+
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first; one whose record cannot be read is UNKNOWN."""
         check_readable(self._session_dir)
-        rows = [row for name in names_in(self._session_dir) if (row := self._row(name))]
+        names = names_in(self._session_dir)
+        ended = EndedApps(self._session_dir)
+        rows = [row for name in names if (row := self._row(name, ended))]
+        ended.save(set(names), len(names))
         return sorted(rows, key=lambda row: (row.submitted_at or 0.0, row.app_id))
+
+    def sessions(self) -> builtins.list[str]:
+        """Return the sessions that have a directory of records."""
+        backend_dir = os.path.dirname(self._session_dir)
+        check_readable(backend_dir)
+        return sorted(map(name_of, names_in(backend_dir)))
 
     def _damaged(self) -> Iterator[Finding]:
         """Yield a finding for each app of the session whose record cannot be used."""
@@ -92,10 +123,13 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
                 except (StoredStateError, RecordUnavailableError) as err:
                     yield Finding(subject=name_of(name), verdict=Verdict.WARNING, text=str(err))
 
-    def _row(self, name: str) -> ListAppResponse | None:
-        app_id = name_of(name)
+    def _row(self, name: str, ended: EndedApps) -> ListAppResponse | None:
+        app_id, directory = name_of(name), os.path.join(self._session_dir, name)
+        look = look_at(directory)
+        if known := ended.find(name, look):
+            return known
         try:
-            record = self._read(os.path.join(self._session_dir, name))
+            record = self._read(directory)
             if record is None:
                 return None
             state = self._state_of(record)
@@ -103,7 +137,9 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             return None  # deleted while we look
         except (StoredStateError, SchedulerError) as err:
             return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN, error=str(err))
-        return ListAppResponse(app_id=app_id, state=state, name=record.name, submitted_at=record.created_at)
+        row = ListAppResponse(app_id=app_id, state=state, name=record.name, submitted_at=record.created_at)
+        ended.note(name, look, row)
+        return row
 
     def delete(self, app_id: str, *, force: bool = False) -> None:
         """Forget a terminal app, also one whose record is damaged, and its logs, wherever they lie.
@@ -155,8 +191,12 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
         Raises:
             SubmitFailedError: An app whose record was deleted by hand still runs there.
-            InvalidConfigError: There is none, and the state directory is not this user's alone.
+            InvalidConfigError: There is none, and the state directory is not this user's alone; or
+                ``TORCHX_RETENTION`` is wrong.
         """
+        from torchx_core.schedulers.retention import retention  # here: most commands submit nothing
+
+        retention()  # what is wrong with it is told before anything is submitted
         check_readable(self._session_dir)
         while is_debris(app_dir):
             check_owner(self._session_dir)
@@ -166,6 +206,26 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         if record is None:
             check_owner(self._session_dir)
         return record
+
+    def _forget_old(self) -> None:
+        """Delete ended apps that are old, or too much, now and then; no submit fails for that.
+
+        Logs that the user wanted elsewhere are the user's to delete, and their app with them.
+        """
+        from torchx_core.schedulers.retention import MOST, overdue, retention  # likewise
+
+        keep = retention()
+        with suppress(TorchXError, OSError):
+            names = overdue(self._session_dir, keep) if keep else ()
+            for name in islice(filter(self._has_its_logs, names), MOST):
+                self.delete(name_of(name))
+
+    def _has_its_logs(self, name: str) -> bool:
+        try:
+            record = self._read(os.path.join(self._session_dir, name))
+        except (StoredStateError, RecordUnavailableError):
+            return False  # somebody should look at it
+        return record is not None and not record.logs_elsewhere
 
     def size_bytes(self, app_id: str) -> int:
         """Return the size of the app's record and logs."""

@@ -62,6 +62,10 @@ class Capabilities:
     """A local directory can be laid over a role's image."""
     cancelled_state: bool = False
     """A cancelled app ends CANCELLED for every observer."""
+    usage: bool = False
+    """What replicas use of their hosts is told, as far as these say."""
+    exec: bool = False
+    """A command can be run inside a replica."""
 
     # What is so natural that a scheduler says when it lacks it:
     exit_codes: bool = True
@@ -84,6 +88,8 @@ class FollowOptions:
     streams: Stream = Stream.COMBINED
     batch_bytes: int = 1 << 20
     """About how much log text one batch may hold: smaller for those who show it slowly."""
+    renew: bool = True
+    """Whether following renews the app's lease; not for those who only look."""
 
     def wants_role(self, role: str) -> bool:
         """Return whether the role is one of `roles`."""

@@ -6,13 +6,25 @@ import builtins
 import copy
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import ClassVar, Generic, TypeVar, cast
+from datetime import datetime
+from typing import ClassVar, Generic, TypeAlias, TypeVar, cast
 
-from torchx_core.errors import AppNotTerminalError, InvalidAppError, InvalidRunConfigException, TorchXError
-from torchx_core.schedulers.events import Batch
+from torchx_core.errors import (
+    AppNotTerminalError,
+    InvalidAppError,
+    InvalidInputError,
+    InvalidRunConfigException,
+    ReplicaNotRunningError,
+    TorchXError,
+    UnknownAppException,
+    UnknownReplicaError,
+)
+from torchx_core.schedulers.events import UsageSample
+from torchx_core.schedulers.feed import EventFeed, drive
 from torchx_core.schedulers.ids import make_unique
+from torchx_core.schedulers.lines import check_window, select_lines
 from torchx_core.schedulers.pruning import surplus
 from torchx_core.schedulers.responses import (
     CancelOutcome,
@@ -21,62 +33,34 @@ from torchx_core.schedulers.responses import (
     Finding,
     FollowOptions,
     ListAppResponse,
+    Stream,
     Verdict,
 )
-from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, Role, runopts
+from torchx_core.schedulers.unsupported import UNSUPPORTED, leave_out_of_app
+from torchx_core.specs import (
+    AppDef,
+    AppDryRunInfo,
+    AppState,
+    AppStatus,
+    CfgVal,
+    LastLines,
+    ReplicaStatus,
+    Role,
+    Workspace,
+    runopts,
+    snapshot_app,
+    validate_app,
+)
 
-__all__ = ["EventFeed", "Scheduler"]
+__all__ = ["Scheduler", "SchedulerFactory"]
 
 T = TypeVar("T")
 
+SchedulerFactory: TypeAlias = Callable[..., object]
+"""Called as ``factory(session_name, **scheduler_params)``; must be cheap and do no I/O.
 
-class EventFeed(ABC):
-    """One reader's place in one app's event stream.
-
-    The runner drives it from one thread or one event loop: `poll` until it returns None, then wait,
-    then `poll` again. Only waiting differs between threads and asyncio, so everything else is written once.
-    """
-
-    @property
-    @abstractmethod
-    def cursor(self) -> str:
-        """The place right after the last batch returned."""
-
-    @property
-    @abstractmethod
-    def done(self) -> bool:
-        """Whether the terminal event has been returned."""
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether everything that was there when this reader came has been returned, once `poll` gave None.
-
-        A feed that asks a server says False until it has the answers, and while it asks in vain.
-        """
-        return True
-
-    @abstractmethod
-    def poll(self) -> Batch | None:
-        """Return the next events at once, or None when there is nothing new right now.
-
-        Does bounded work and never waits. Renews the app's lease where it has one. A batch without events
-        says that the place has moved: what was there is of the stream that this reader does not want.
-
-        Raises:
-            UnknownAppException: The app was deleted meanwhile.
-        """
-
-    @abstractmethod
-    def wait(self, timeout_s: float | None) -> None:
-        """Block until `poll` may have something, or the time is over; early returns are allowed."""
-
-    @abstractmethod
-    async def wait_async(self, timeout_s: float | None) -> None:
-        """Do what `wait` does, without blocking the event loop and without a thread."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release what waiting needs; may be called more than once."""
+It returns a scheduler of ours, or one that was written for TorchX, which gets a bridge.
+"""
 
 
 class Scheduler(ABC, Generic[T]):
@@ -112,7 +96,8 @@ class Scheduler(ABC, Generic[T]):
 
         Raises:
             InvalidRunConfigException: cfg does not fit `run_opts`.
-            InvalidAppError: This backend cannot run the app, or cannot build a role's workspace.
+            InvalidAppError: This backend cannot run the app, or cannot build a role's workspace. Where it has
+                the option ``unsupported``, what its capabilities lack may be a warning in the log instead.
         """
         resolved = self.run_opts().resolve(cfg)
         for key, value in resolved.items():
@@ -121,6 +106,8 @@ class Scheduler(ABC, Generic[T]):
                     f"{key} must not have a NUL byte or half a character: {value!r}", key, cfg
                 )
         self._validate(app)
+        if UNSUPPORTED in resolved:
+            leave_out_of_app(app, resolved, self.capabilities, self.backend)
         builds = self._pin_workspaces(app, resolved)
         info = self._submit_dryrun(app, resolved, make_unique(app.name) if app_id is None else app_id)
         for role in app.roles:
@@ -143,8 +130,9 @@ class Scheduler(ABC, Generic[T]):
         From here on the request, and what makes two requests equal, speak of images alone.
         """
         builds: list[Role] = []
+        ignored = UNSUPPORTED in cfg and not self.capabilities.workspaces  # said already, or refused
         for role in app.roles:
-            if role.workspace:
+            if role.workspace and not ignored:
                 builds.append(copy.deepcopy(role))
                 role.image, role.workspace = self._name_image(role, cfg), None
         return builds
@@ -194,6 +182,62 @@ class Scheduler(ABC, Generic[T]):
         """
         return self.workspace_image(role, cfg)
 
+    def build_workspaces(
+        self, roles: Iterable[Role], cfg: Mapping[str, CfgVal]
+    ) -> dict[tuple[str, Workspace], str]:
+        """Build each different pair of image and workspace once; return the built images by that pair.
+
+        Raises:
+            InvalidAppError: As for `workspace_image`.
+            SchedulerError: One could not be built.
+        """
+        images: dict[tuple[str, Workspace], str] = {}
+        for role in roles:
+            if role.workspace and (role.image, role.workspace) not in images:
+                images[role.image, role.workspace] = self.build_workspace(role, cfg)
+        return images
+
+    def build_for(self, dryrun_info: AppDryRunInfo[T]) -> None:
+        """Build the workspaces that the request needs.
+
+        Raises:
+            InvalidInputError: A workspace is not what it was in the dry run.
+            SchedulerError: One could not be built.
+        """
+        images = self.build_workspaces(dryrun_info.builds, dryrun_info.cfg)
+        for role in dryrun_info.builds:
+            if role.workspace and dryrun_info.app and role.name in dryrun_info.app:
+                shown, built = dryrun_info.app[role.name].image, images[role.image, role.workspace]
+                if built != shown:
+                    raise InvalidInputError(
+                        f"the workspace of role {role.name!r} changed since the dry run: it makes {built},"
+                        f" not {shown}; make a new dry run"
+                    )
+
+    def submit(
+        self, app: AppDef, cfg: Mapping[str, CfgVal] | None = None, workspace: Workspace | str | None = None
+    ) -> str:
+        """Submit the app and return its id: dry run, workspaces, `schedule`.
+
+        For tests, and for programs that have a scheduler but no runner. The app is copied first. Unlike
+        `Runner.run` it takes no app id, and gives the app no variables such as ``TORCHX_JOB_ID``.
+
+        Args:
+            app: What to run.
+            cfg: Run options.
+            workspace: Local files to lay over the image of the first role; see `Runner.dryrun`.
+
+        Raises:
+            InvalidAppError: The app is wrong, or this scheduler cannot run it.
+            InvalidRunConfigException: cfg does not fit `run_opts`.
+            SubmitFailedError: Nothing was submitted, nothing is left behind.
+        """
+        private = snapshot_app(app, workspace)
+        validate_app(private)
+        info = self.submit_dryrun(private, cfg or {})
+        self.build_for(info)
+        return self.schedule(info)
+
     @abstractmethod
     def schedule(self, dryrun_info: AppDryRunInfo[T]) -> str:
         """Submit the request and return its app id; atomic, and idempotent on the app id.
@@ -216,13 +260,58 @@ class Scheduler(ABC, Generic[T]):
         """
         return None
 
+    def usage(self, app_id: str) -> Sequence[UsageSample]:  # noqa: ARG002  # a backend that knows nothing
+        """Return what each replica that runs uses just now, of those of which anything is known.
+
+        Called every few seconds by whoever follows the app and wants to know, from any thread; may take a
+        while. What two looks tell together (`Usage.cpu_percent`) is for the caller to work out. Implemented
+        where ``capabilities.usage`` is true.
+
+        Raises:
+            UnknownAppException: There is no such app.
+            SchedulerError: The backend cannot say just now.
+        """
+        return ()
+
+    def exec(
+        self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool
+    ) -> int:  # few can
+        """Run a command where a replica runs, on this process's standard streams, and return its exit code.
+
+        It has the replica's environment, working directory and limits; a signal that ends it is told as a
+        shell does, by 128 and its number. Called in the caller's main thread, which waits. Implemented where
+        ``capabilities.exec`` is true.
+
+        Args:
+            app_id: The app.
+            role_name: The role.
+            k: The replica, which ran a moment ago.
+            argv: The command.
+            terminal: Our streams are a terminal, and the command is to have one: its keys, its size.
+
+        Raises:
+            UnknownAppException: There is no such app.
+            ReplicaNotRunningError: The replica has ended meanwhile.
+            SchedulerError: The command cannot be started there.
+        """
+        raise NotImplementedError(f"{type(self).__qualname__} claims 'exec' and does not implement it")
+
+    def status(self, app_id: str) -> AppStatus | None:
+        """Return how the app stands, or None when there is no such app."""
+        described = self.describe(app_id)
+        return None if described is None else described.status
+
     def exists(self, app_id: str) -> bool:
         """Return whether the app was submitted and not deleted."""
-        return self.describe(app_id) is not None
+        return self.status(app_id) is not None
 
     @abstractmethod
     def list(self) -> list[ListAppResponse]:
         """Return the apps of this session, oldest first."""
+
+    def sessions(self) -> builtins.list[str]:
+        """Return the sessions that have apps here; this one alone, where the backend cannot tell."""
+        return [self.session_name]
 
     @abstractmethod
     def cancel(
@@ -288,10 +377,9 @@ class Scheduler(ABC, Generic[T]):
         finding. By default it asks the backend for its apps; a scheduler that can say more overrides it.
         """
         try:
-            count = len(self.list())
+            text = f"answers; {len(self.list())} apps in session {self.session_name}"
         except TorchXError as err:
             return [Finding(subject="backend", verdict=Verdict.WARNING, text=f"cannot be used: {err}")]
-        text = f"answers; {count} apps in session {self.session_name}"
         return [Finding(subject="backend", verdict=Verdict.OK, text=text)]
 
     @abstractmethod
@@ -302,6 +390,91 @@ class Scheduler(ABC, Generic[T]):
             UnknownAppException: There is no such app.
             InvalidCursorError: The cursor is not one of this app's.
         """
+
+    def log_iter(
+        self,
+        app_id: str,
+        role_name: str,
+        k: int = 0,
+        regex: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        should_tail: bool = False,  # noqa: FBT001, FBT002  # TorchX's signature
+        streams: Stream | None = None,
+    ) -> Iterator[str]:
+        r"""Yield the lines of one replica, each with its ``\n``, all attempts in order.
+
+        Args:
+            app_id: The app.
+            role_name: The role.
+            k: The replica.
+            regex: Only lines in which it is found.
+            since: Only lines written at or after it.
+            until: Only lines written before it.
+            should_tail: Go on until the app is terminal; otherwise end at the last line written so far.
+            streams: Which output; None for both.
+
+        Raises:
+            UnknownAppException: There is no such app.
+            UnknownReplicaError: There is no such role or replica.
+            InvalidInputError: A time is given, and the scheduler does not tell when a line was written.
+        """
+        self.check_replica(app_id, role_name, k)
+        check_window(self.backend, self.capabilities, since, until)
+        options = FollowOptions(roles=frozenset([role_name]), streams=streams or Stream.COMBINED)
+        batches = drive(self.feed(app_id, None, options), until_now=not should_tail)
+        return select_lines(batches, k, regex, since, until)
+
+    def check_running(self, app_id: str, role_name: str, k: int) -> None:
+        """Make sure that the replica runs, and that a command can be run inside it.
+
+        Raises:
+            InvalidInputError: This backend cannot do that.
+            UnknownAppException: There is no such app.
+            UnknownReplicaError: It has no such role, or not so many replicas of it.
+            ReplicaNotRunningError: It has ended, or has not started.
+        """
+        if not self.capabilities.exec:
+            raise InvalidInputError(f"{self.backend} cannot run a command inside a replica")
+        app = self.check_replica(app_id, role_name, k)
+        replicas = [r for role in app.roles_statuses if role.role == role_name for r in role.replicas]
+        state = next((r.state for r in replicas if r.id == k), AppState.PENDING)
+        if state is not AppState.RUNNING:
+            raise ReplicaNotRunningError(self._handle(app_id), role_name, k, state.name)
+
+    def last_lines(self, app_id: str, replica: ReplicaStatus) -> LastLines:
+        """Return what an attempt has printed last: some tens of kilobytes of whole lines, oldest first.
+
+        Called when somebody wants to know why an app failed. By default it reads the log through, unless that
+        is very long; a backend that can read the end alone overrides this.
+
+        Args:
+            app_id: The app.
+            replica: Which replica, and which attempt of it.
+
+        Raises:
+            UnknownAppException: There is no such app.
+        """
+        from torchx_core.schedulers.last_lines import collect_last_lines  # here: only a failure needs it
+
+        options = FollowOptions(roles=frozenset([replica.role]))
+        return collect_last_lines(drive(self.feed(app_id, None, options), until_now=True), replica)
+
+    def check_replica(self, app_id: str, role_name: str, k: int = 0) -> DescribeAppResponse:
+        """Make sure that the app has the replica; return what is known of the app.
+
+        Raises:
+            UnknownAppException: There is no such app.
+            UnknownReplicaError: It has no such role, or not so many replicas of it.
+        """
+        if (app := self.describe(app_id)) is None:
+            raise UnknownAppException(self._handle(app_id))
+        known = {role.name: role.num_replicas for role in app.roles}
+        if role_name not in known:
+            raise UnknownReplicaError(self._handle(app_id), role_name, None, known)
+        if not 0 <= k < known[role_name]:
+            raise UnknownReplicaError(self._handle(app_id), role_name, k, map(str, range(known[role_name])))
+        return app
 
     @abstractmethod
     def owner(self, app_id: str) -> str | None:

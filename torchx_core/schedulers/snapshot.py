@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from torchx_core.schedulers.events import ReplicaChanged
-from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus, Usage
 from torchx_core.supervisor.signals import exit_of
+from torchx_core.supervisor.usage import Used, after_attempt
 
-__all__ = ["app_status", "replica_changed"]
+__all__ = ["Ended", "app_status", "replica_changed", "usage_of", "usage_of_attempts"]
 
 
 def app_status(
@@ -35,20 +37,70 @@ def app_status(
         state=state,
         num_restarts=num_restarts,
         msg=msg,
-        structured_error_msg=_first_error(r for role in roles.values() for r in role.replicas),
+        structured_error_msg=_first_error([r for role in roles.values() for r in role.replicas]),
         roles=list(roles.values()),
         result=result,
     )
 
 
-def _first_error(replicas: Iterable[ReplicaStatus]) -> str:
-    """Return the error file of the replica that failed first: the others often follow from it.
+def _first_error(replicas: Sequence[ReplicaStatus]) -> str:
+    """Return the error file of the replica that failed first: the others often follow from it."""
+    if all(replica.structured_error_msg == NONE for replica in replicas):
+        return NONE
+    from torchx_core.specs.failure import suspects  # here: its expressions take a while to compile
 
-    One that was told to end, as another one had failed or a user asked, may have written an error too.
+    told = (replica.structured_error_msg for replica in suspects(replicas))
+    return next((error for error in told if error != NONE), NONE)
+
+
+class Ended(Protocol):
+    """What is known of an attempt when it has ended."""
+
+    @property
+    def started_at(self) -> float | None:
+        """Seconds since the epoch."""
+        ...
+
+    @property
+    def ended_at(self) -> float | None:
+        """The same; None for one that has not ended, or whose end nobody saw."""
+        ...
+
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU time of all its processes."""
+        ...
+
+    @property
+    def peak_mb(self) -> int | None:
+        """The most memory that it had."""
+        ...
+
+
+def usage_of_attempts(attempts: Iterable[Ended], limit_mb: int = 0) -> Usage:
+    """Return what a replica has used in those of its attempts that have ended.
+
+    Args:
+        attempts: In their order.
+        limit_mb: How much memory it may have; 0 for no limit.
     """
-    failed = [r for r in replicas if r.state is AppState.FAILED and r.structured_error_msg != NONE]
-    first = min(failed, key=lambda replica: replica.ended_at or 0.0, default=None)
-    return first.structured_error_msg if first else NONE
+    used: Used | None = None
+    for attempt in attempts:
+        if attempt.ended_at is not None:
+            used = after_attempt(used, attempt.started_at, attempt.ended_at, attempt.cpu_s, attempt.peak_mb)
+    return usage_of(used, limit_mb)
+
+
+def usage_of(used: Used | None, limit_mb: int = 0) -> Usage:
+    """Return the same in the words of the API."""
+    if used is None:
+        return Usage()
+    return Usage(
+        cpu_s=used.cpu_s,
+        wall_s=used.wall_s,
+        memory_peak_bytes=None if used.peak_mb is None else used.peak_mb << 20,
+        memory_limit_bytes=limit_mb << 20 if limit_mb > 0 else None,
+    )
 
 
 def replica_changed(

@@ -15,11 +15,18 @@ _ALIVE_S, _ALIVE_COUNT = 15, 3
 
 
 def ssh_command(
-    host: str, command: str, *, user: str | None = None, port: int | None = None, timeout_s: float
+    host: str,
+    command: str,
+    *,
+    user: str | None = None,
+    port: int | None = None,
+    timeout_s: float,
+    terminal: bool = False,
 ) -> list[str]:
     """Return the words that start an ``ssh`` which asks nothing and carries one program's streams alone.
 
-    Start it in a session of its own: Ctrl-C is not for it, and it finds no terminal to ask on.
+    Unless it has a terminal, start it in a session of its own: Ctrl-C is not for it, and it finds no terminal
+    to ask on.
     It uses a connection that the user's configuration shares (``ControlPath``), but never opens one
     for others to share: that would take the user's terminals along when it ends.
 
@@ -29,6 +36,7 @@ def ssh_command(
         user: None for the configuration's, or the user's own name.
         port: None for the configuration's, or 22.
         timeout_s: How long connecting may take; at least a second.
+        terminal: Give the program a terminal, which is ours.
     """
     options = {
         "IgnoreUnknown": "*",  # an older ssh has no RemoteCommand (7.6), no SessionType and its like (8.7)
@@ -45,10 +53,12 @@ def ssh_command(
         "SessionType": "default",
         "StdinNull": "no",
         "ForkAfterAuthentication": "no",
-        "LogLevel": "INFO",  # at ERROR it does not say why it cannot negotiate, or who closed the connection
+        # At ERROR it does not say why it cannot negotiate, or who closed the connection; of a terminal it
+        # says at INFO that it was closed.
+        "LogLevel": "ERROR" if terminal else "INFO",
     }
     return [
-        *("ssh", "-T"),
+        *("ssh", "-tt" if terminal else "-T"),
         *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
         *(("-l", user) if user else ()),
         *(("-p", str(port)) if port else ()),

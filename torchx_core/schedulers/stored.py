@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, Self, cast
 
 from torchx_core.errors import (
@@ -22,7 +22,7 @@ from torchx_core.schedulers.locks import locked, locked_session
 from torchx_core.schedulers.paths import name_of
 from torchx_core.schedulers.removing import move_aside, remove_tree, tree_size
 from torchx_core.specs import AppDef
-from torchx_core.supervisor.reading import NO_FILE, DamagedFile, is_damage, read_object
+from torchx_core.supervisor.reading import NO_FILE, DamagedFile, is_damage, open_regular, read_object
 from torchx_core.supervisor.records import Json
 from torchx_core.supervisor.shape import is_text, is_time
 
@@ -39,6 +39,8 @@ __all__ = [
 SPEC: Final = "spec.json"
 _VERSION: Final = 1
 """Of the records of apps; a newer one is not read."""
+_MOST_KEPT: Final = 128
+"""How many records this process keeps in memory, the latest read, for whoever asks again and again."""
 _LASTING: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -59,6 +61,14 @@ class StoredApp(ABC):
             CorruptRecordError: The directory is there, and its record is not, or cannot be used.
             NewerRecordError: A newer version of this library wrote it.
         """
+        with suppress(OSError, DamagedFile):  # reading it says better what is wrong
+            inode, changed_ns = _look_at(os.path.join(directory, SPEC))
+            return cast("Self", _read_again(cls, directory, inode, changed_ns))
+        return cls.read_from_disk(directory)
+
+    @classmethod
+    def read_from_disk(cls, directory: str) -> Self | None:
+        """Do the same, whether or not this process has read the record before."""
         path = os.path.join(directory, SPEC)
         with naming_damage(directory):
             content = read_object(path)
@@ -90,7 +100,15 @@ class StoredApp(ABC):
 
     @cached_property
     def app(self) -> AppDef:
-        """The app as it was submitted.
+        """The app as it was submitted; shared with whoever else reads the record, so it must not change.
+
+        Raises:
+            CorruptRecordError: It is none.
+        """
+        return self.decode_app()
+
+    def decode_app(self) -> AppDef:
+        """Return the app as it was submitted, for the caller alone.
 
         Raises:
             CorruptRecordError: It is none.
@@ -130,6 +148,25 @@ class StoredApp(ABC):
     def path(self, name: str) -> str:
         """Return the path of one of the app's files."""
         return os.path.join(self.directory, name)
+
+
+def _look_at(path: str) -> tuple[int, int]:
+    """Return what tells the file from another one; it is opened, since a file server is not asked without."""
+    fd = open_regular(path)
+    try:
+        found = os.fstat(fd)
+    finally:
+        os.close(fd)
+    return found.st_ino, found.st_ctime_ns
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _read_again(kind: type[StoredApp], directory: str, inode: int, changed_ns: int) -> StoredApp:  # noqa: ARG001  # they tell whether the file is the one that was read
+    """Return the record as it was read before, as long as its file is the same and has not changed."""
+    record = kind.read_from_disk(directory)
+    if record is None:
+        raise FileNotFoundError(directory)
+    return record
 
 
 def read_fact(path: str, version: int) -> Json | None:

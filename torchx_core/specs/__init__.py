@@ -24,16 +24,19 @@ from torchx_core.specs.macros import macros
 from torchx_core.specs.metadata_keys import NA, TORCHX_CONTEXT_NAME, app_metadata
 from torchx_core.specs.mounts import BindMount, DeviceMount, MountType, VolumeMount, parse_mounts
 from torchx_core.specs.named_resources import get_named_resources, named_resources, resource
-from torchx_core.specs.resource import NULL_RESOURCE, Resource
+from torchx_core.specs.resource import NULL_RESOURCE, GiB, Resource
 from torchx_core.specs.runopts import runopt, runopts
 from torchx_core.specs.sentinels import ALL, MISSING, NONE, UNKNOWN
 from torchx_core.specs.snapshot import snapshot_app
 from torchx_core.specs.state import AppState, ReplicaState, is_started, is_terminal
-from torchx_core.specs.status import AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.specs.status import AppStatus, LastLines, ReplicaStatus, RoleStatus
+from torchx_core.specs.usage import Usage
 from torchx_core.specs.validate import validate_app
 from torchx_core.specs.workspace import Workspace
 
 if TYPE_CHECKING:
+    from torchx_core.specs.builders import materialize_appdef
+    from torchx_core.specs.home import TORCHX_HOME
     from torchx_core.specs.overlays import (
         DEL,
         JOIN,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
         set_overlay,
         validate_overlay,
     )
+    from torchx_core.specs.spelling import cases
 
 __all__ = [
     "ALL",
@@ -55,6 +59,7 @@ __all__ = [
     "NULL_RESOURCE",
     "PUT",
     "TORCHX_CONTEXT_NAME",
+    "TORCHX_HOME",
     "UNKNOWN",
     "AppDef",
     "AppDryRunInfo",
@@ -66,7 +71,9 @@ __all__ = [
     "CapabilityKey",
     "CfgVal",
     "DeviceMount",
+    "GiB",
     "InvalidRunConfigException",
+    "LastLines",
     "MalformedAppHandleException",
     "MountType",
     "OverlaySpec",
@@ -79,10 +86,12 @@ __all__ = [
     "RoleStatus",
     "UnknownAppException",
     "UnknownSchedulerException",
+    "Usage",
     "VolumeMount",
     "Workspace",
     "app_metadata",
     "apply_overlay",
+    "cases",
     "get_named_resources",
     "get_overlay",
     "get_type_name",
@@ -90,6 +99,7 @@ __all__ = [
     "is_terminal",
     "macros",
     "make_app_handle",
+    "materialize_appdef",
     "named_resources",
     "parse_app_handle",
     "parse_mounts",
@@ -112,10 +122,16 @@ _OVERLAYS = (
     "set_overlay",
     "validate_overlay",
 )
+_LATER = {
+    **dict.fromkeys(_OVERLAYS, "overlays"),
+    "TORCHX_HOME": "home",
+    "cases": "spelling",
+    "materialize_appdef": "builders",
+}
 
 
 def __getattr__(name: str) -> object:
-    """Import overlays when they are first used (PEP 562): few apps have any."""
-    if name not in _OVERLAYS:
+    """Import what few apps need when it is first used (PEP 562), and what lies above this package."""
+    if name not in _LATER:
         raise AttributeError(f"module 'torchx_core.specs' has no attribute {name!r}")
-    return getattr(import_module("torchx_core.specs.overlays"), name)
+    return getattr(import_module(f"torchx_core.specs.{_LATER[name]}"), name)

@@ -55,6 +55,7 @@ class Role:
         workspace: Local files to put on top of the image; None for none.
         overrides: Deprecated in TorchX. Field name -> plain value that replaces the field when the app is
             submitted (`snapshot_app`). Reading a field never looks here, and callables are refused.
+        base_image: Of TorchX until 2025, and without effect there too: accepted, by its name, and never read.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Role:
     mounts: list[Mount] = field(default_factory=list[Mount])
     workspace: Workspace | None = None
     overrides: dict[str, object] = field(default_factory=dict[str, object])
+    base_image: str | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def pre_proc(self, scheduler: str, dryrun_info: AppDryRunInfo[T]) -> AppDryRunInfo[T]:
         """Return the request, changed as this role wants it; subclasses override it.

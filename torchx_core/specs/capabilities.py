@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar, overload
 
-from torchx_core.errors import InvalidAppError
+from torchx_core.errors import InvalidAppTypeError
 from torchx_core.specs.checks import show
 from torchx_core.specs.resource import Resource
 
@@ -56,13 +56,13 @@ class CapabilityKey(Generic[V]):
         """Return the resource's value, or the default where it has none.
 
         Raises:
-            InvalidAppError: The value is of another type; a bool is no int.
+            InvalidAppTypeError: The value is of another type; a bool is no int.
         """
         if self.key not in resource.capabilities:
             return default
         value = resource.capabilities[self.key]
         if not isinstance(value, self.type) or (isinstance(value, bool) and self.type is int):
-            raise InvalidAppError(
+            raise InvalidAppTypeError(
                 f"resource.capabilities[{self.key!r}]", f"must be {self.type.__name__}: {show(value)}"
             )
         return value

@@ -53,5 +53,5 @@ def get_type_name(tp: object) -> str:
         >>> get_type_name(int), get_type_name(list[str])
         ('int', 'list[str]')
     """
-    name: object = kind_of(tp) or getattr(tp, "__name__", tp)
-    return str(name)
+    own = None if getattr(tp, "__module__", "") == "typing" else getattr(tp, "__name__", None)
+    return kind_of(tp) or str(own or tp)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeGuard, cast
 
-from torchx_core.errors import InvalidAppError, did_you_mean
+from torchx_core.errors import InvalidAppError, InvalidAppTypeError, did_you_mean
 
 __all__ = [
     "is_list",
@@ -52,42 +52,42 @@ def is_list(value: object) -> TypeGuard[Sequence[object]]:
 def want_str(value: object, path: str) -> str:
     """Return the string, or raise InvalidAppError."""
     if not isinstance(value, str):
-        raise InvalidAppError(path, f"must be a string: {show(value)}; in YAML, quote it")
+        raise InvalidAppTypeError(path, f"must be a string: {show(value)}; in YAML, quote it")
     return value
 
 
 def want_int(value: object, path: str) -> int:
     """Return the integer (a bool is none), or raise InvalidAppError."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidAppError(path, f"must be an integer: {show(value)}")
+        raise InvalidAppTypeError(path, f"must be an integer: {show(value)}")
     return value
 
 
 def want_float(value: object, path: str) -> float:
     """Return the number (a bool is none), or raise InvalidAppError."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidAppError(path, f"must be a number: {show(value)}")
+        raise InvalidAppTypeError(path, f"must be a number: {show(value)}")
     return value
 
 
 def want_bool(value: object, path: str) -> bool:
     """Return the bool, or raise InvalidAppError."""
     if not isinstance(value, bool):
-        raise InvalidAppError(path, f"must be true or false: {show(value)}")
+        raise InvalidAppTypeError(path, f"must be true or false: {show(value)}")
     return value
 
 
 def want_list(value: object, path: str) -> list[object]:
     """Return a new list, or raise InvalidAppError; a tuple will do."""
     if not is_list(value):
-        raise InvalidAppError(path, f"must be a list: {show(value)}")
+        raise InvalidAppTypeError(path, f"must be a list: {show(value)}")
     return list(value)
 
 
 def want_map(value: object, path: str) -> dict[str, object]:
     """Return a new dict, or raise InvalidAppError when it is not a map with strings as keys."""
     if not is_map(value):
-        raise InvalidAppError(path, f"must be a map: {show(value)}")
+        raise InvalidAppTypeError(path, f"must be a map: {show(value)}")
     return {want_str(key, f"{path} key"): item for key, item in value.items()}
 
 
@@ -125,7 +125,7 @@ def want_plain(value: object, path: str, depth: int = 0) -> object:
         return [want_plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
     finite = not isinstance(value, float) or math.isfinite(value)
     if value is not None and not (isinstance(value, str | int | float) and finite):
-        raise InvalidAppError(path, f"must be plain data that JSON can hold: {show(value)}")
+        raise InvalidAppTypeError(path, f"must be plain data that JSON can hold: {show(value)}")
     return value
 
 

@@ -50,7 +50,7 @@ def to_dict(app: AppDef) -> dict[str, object]:
 
 
 def _write_role(role: Role, path: str) -> dict[str, object]:
-    written = {f.name: getattr(role, f.name) for f in fields(Role)}
+    written = {f.name: getattr(role, f.name) for f in fields(Role) if f.compare}
     mounts = [_write_mount(mount) for mount in role.mounts]
     written |= {"resource": asdict(role.resource), "mounts": mounts, "retry_policy": role.retry_policy.value}
     if role.workspace is not None:
@@ -78,11 +78,20 @@ def to_yaml(app: AppDef) -> str:
     """Return YAML for people: fields that have their default value are left out."""
     import yaml
 
+    class Dumper(yaml.SafeDumper):
+        """Writes a text of several lines in lines."""
+
+        def represent_str(self, data: str) -> yaml.ScalarNode:
+            node = super().represent_str(data)
+            node.style = "|" if "\n" in data else node.style
+            return node
+
+    Dumper.add_representer(str, Dumper.represent_str)
     data = to_dict(app)
     data["roles"] = [_compact(role) for role in app.roles]
     if not app.metadata:
         del data["metadata"]
-    return yaml.safe_dump(data, sort_keys=False)
+    return yaml.dump(data, Dumper=Dumper, sort_keys=False)
 
 
 def _compact(role: Role) -> dict[str, object]:

@@ -36,6 +36,31 @@ class AppDryRunInfo(Generic[T]):
         self.builds: list[Role] = []
         self._fmt = fmt
 
+    @property
+    def _app(self) -> AppDef | None:
+        """`app`, by the name that TorchX had for it until 2026, as had `_cfg`; it still has `_scheduler`."""
+        return self.app
+
+    @_app.setter
+    def _app(self, app: AppDef | None) -> None:
+        self.app = app
+
+    @property
+    def _cfg(self) -> Mapping[str, CfgVal]:
+        return self.cfg
+
+    @_cfg.setter
+    def _cfg(self, cfg: Mapping[str, CfgVal]) -> None:
+        self.cfg = cfg
+
+    @property
+    def _scheduler(self) -> str | None:
+        return self.scheduler
+
+    @_scheduler.setter
+    def _scheduler(self, scheduler: str | None) -> None:
+        self.scheduler = scheduler
+
     def __repr__(self) -> str:
         """Return the request as its scheduler wants it shown."""
         return self._fmt(self.request)

@@ -26,8 +26,11 @@ class ParsedAppHandle(NamedTuple):
 def parse_app_handle(app_handle: AppHandle) -> ParsedAppHandle:
     """Split a handle into its parts, strictly: nothing is trimmed, nothing is guessed.
 
+    The session may have no name, as in ``local_cwd:///train-x1``: that is a session of its own.
+
     Raises:
-        MalformedAppHandleException: A part is missing, empty, or has a character it must not have.
+        MalformedAppHandleException: A part is missing, the scheduler or the app id is empty, or a part has a
+            character it must not have.
 
     Example:
         >>> parse_app_handle("local_cwd://torchx/train-x1").app_id
@@ -63,11 +66,11 @@ def _check(parts: ParsedAppHandle, handle: str) -> None:
         problem = _problem(part)
         if problem:
             raise MalformedAppHandleException(handle, f"{name} {part!r} {problem}")
+    if not parts.app_id:
+        raise MalformedAppHandleException(handle, "app id '' is empty")
 
 
 def _problem(part: str) -> str | None:
-    if not part:
-        return "is empty"
     if "/" in part:
         return "has a '/'"
     if " " in part or not part.isprintable():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, assert_never
 
-from torchx_core.errors import InvalidAppError, did_you_mean
+from torchx_core.errors import InvalidMountError, did_you_mean
 
 __all__ = ["BindMount", "DeviceMount", "Mount", "MountType", "VolumeMount", "mount_type", "parse_mounts"]
 
@@ -108,7 +108,7 @@ def parse_mounts(opts: Sequence[str]) -> list[Mount]:
     ``permissions``. ``dst`` of a device defaults to its ``src``.
 
     Raises:
-        InvalidAppError: The path is ``mounts[<position of the option>]``.
+        InvalidMountError: The path is ``mounts[<position of the option>]``.
 
     Example:
         >>> parse_mounts(["type=bind", "src=/data", "dst=/in", "readonly"])
@@ -195,5 +195,5 @@ def _permissions(given: dict[str, tuple[int, str]]) -> str:
     return value
 
 
-def _invalid(position: int, given: str, problem: str) -> InvalidAppError:
-    return InvalidAppError(f"mounts[{position}]", f"{given!r}: {problem}")
+def _invalid(position: int, given: str, problem: str) -> InvalidMountError:
+    return InvalidMountError(f"mounts[{position}]", f"{given!r}: {problem}")

@@ -60,9 +60,10 @@ class NamedResources(Mapping[str, Resource]):
 
     Where a name is registered twice, the later of these wins: the generic table, the table of AWS, the dict
     ``NAMED_RESOURCES`` of the module that ``$TORCHX_CUSTOM_NAMED_RESOURCES`` names, entry points in the group
-    ``torchx.named_resources``, entry points in ``torchx_core.named_resources``. A factory takes no arguments
-    and returns a Resource, of this package or of TorchX. An entry point is imported when its name is looked
-    up.
+    ``torchx.named_resources``, entry points in ``torchx_core.named_resources``, modules below
+    ``torchx_plugins.named_resources`` (`torchx_core.plugins`). A factory takes no arguments and returns a
+    Resource, of this package or of TorchX. An entry point is imported when its name is looked up, those
+    modules at the first look-up of any.
     """
 
     def __getitem__(self, name: str) -> Resource:
@@ -101,8 +102,10 @@ class NamedResources(Mapping[str, Resource]):
         # imported here: 30 ms that only a look-up should pay
         from importlib.metadata import entry_points
 
+        from torchx_core.plugins import PluginType, registered
+
         found = [entry for group in ENTRY_POINT_GROUPS for entry in entry_points(group=group)]
-        return {entry.name: _lazy(entry) for entry in found}
+        return {**{entry.name: _lazy(entry) for entry in found}, **registered(PluginType.NAMED_RESOURCE)}
 
 
 named_resources: Final = NamedResources()

@@ -1,5 +1,6 @@
 """Named resources for the instance types of AWS, as ``aws_<instance type>``.
 
+Each is a function of this module too, with ``_`` for what no name has: ``aws_p5_48xlarge()``.
 Source: https://aws.amazon.com/ec2/instance-types/, and TorchX's table of the same names.
 """
 
@@ -9,9 +10,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from torchx_core.specs.resource import Resource
+from torchx_core.specs.resource import GiB, Resource
 
-__all__ = ["EFA_DEVICE", "K8S_ITYPE", "NAMED_RESOURCES", "NEURON_DEVICE"]
+__all__ = [
+    "EFA_DEVICE",
+    "K8S_ITYPE",
+    "MEM_TAX",
+    "NAMED_RESOURCES",
+    "NEURON_DEVICE",
+    "GiB",
+    "instance_type_from_resource",
+]
 
 EFA_DEVICE: Final = "vpc.amazonaws.com/efa"
 """In `Resource.devices`: network adapters that bypass the operating system."""
@@ -20,8 +29,9 @@ NEURON_DEVICE: Final = "aws.amazon.com/neurondevice"
 K8S_ITYPE: Final = "node.kubernetes.io/instance-type"
 """In `Resource.capabilities`: the instance type, as Kubernetes labels its nodes."""
 
-_USABLE_MIB: Final = int(1024 * 0.96)
-"""Of each GiB: the rest goes to the system, and a job that asks for all of it is never placed."""
+MEM_TAX: Final = 0.96
+"""The part of the memory that a job can have: one that asks for what the system needs is never placed."""
+_USABLE_MIB: Final = int(GiB * MEM_TAX)
 
 
 class _Instance(NamedTuple):
@@ -113,3 +123,17 @@ NAMED_RESOURCES: Final[Mapping[str, Callable[[], Resource]]] = {
     f"aws_{instance_type}": partial(_resource, instance_type) for instance_type in _INSTANCES
 }
 """Name -> factory; each call makes a new Resource."""
+_FUNCTIONS: Final = {name.replace(".", "_").replace("-", "_"): make for name, make in NAMED_RESOURCES.items()}
+
+
+def __getattr__(name: str) -> Callable[[], Resource]:
+    """Return the factory, as ``aws_p5_48xlarge``."""
+    if name not in _FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _FUNCTIONS[name]
+
+
+def instance_type_from_resource(resource: Resource) -> str | None:
+    """Return the instance type that the resource is of, or None for one that names none."""
+    found = resource.capabilities.get(K8S_ITYPE)
+    return None if found is None else str(found)

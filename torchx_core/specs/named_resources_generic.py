@@ -9,22 +9,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from torchx_core.specs.resource import Resource
+from torchx_core.specs.resource import GiB, Resource
 
 __all__ = ["NAMED_RESOURCES"]
 
-_GIB: Final = 1024
 _SIZES: Final = {  # cores, devices, memory in MiB
-    "gpu.small": (8, 1, 32 * _GIB),
-    "gpu.medium": (16, 2, 64 * _GIB),
-    "gpu.large": (32, 4, 128 * _GIB),
-    "gpu.xlarge": (64, 8, 256 * _GIB),
+    "gpu.small": (8, 1, 32 * GiB),
+    "gpu.medium": (16, 2, 64 * GiB),
+    "gpu.large": (32, 4, 128 * GiB),
+    "gpu.xlarge": (64, 8, 256 * GiB),
     "cpu.nano": (1, 0, 512),
-    "cpu.micro": (1, 0, 1 * _GIB),
-    "cpu.small": (1, 0, 2 * _GIB),
-    "cpu.medium": (2, 0, 4 * _GIB),
-    "cpu.large": (2, 0, 8 * _GIB),
-    "cpu.xlarge": (8, 0, 32 * _GIB),
+    "cpu.micro": (1, 0, 1 * GiB),
+    "cpu.small": (1, 0, 2 * GiB),
+    "cpu.medium": (2, 0, 4 * GiB),
+    "cpu.large": (2, 0, 8 * GiB),
+    "cpu.xlarge": (8, 0, 32 * GiB),
 }
 
 NAMED_RESOURCES: Final[Mapping[str, Callable[[], Resource]]] = {

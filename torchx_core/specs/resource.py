@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["IS_FRACTIONAL_TAG", "NULL_RESOURCE", "RESOURCE_NAME_TAG", "Resource", "null_resource"]
+__all__ = ["IS_FRACTIONAL_TAG", "NULL_RESOURCE", "RESOURCE_NAME_TAG", "GiB", "Resource", "null_resource"]
 
+GiB: Final = 1024
+"""MiB in a GiB, for ``Resource.memMB``."""
 RESOURCE_NAME_TAG: Final = "torchx/named_resources.name"
 IS_FRACTIONAL_TAG: Final = "torchx/named_resources.is_fractional"
 

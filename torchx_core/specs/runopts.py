@@ -7,7 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from torchx_core.errors import InvalidInputError, InvalidRunConfigException, did_you_mean
+from torchx_core.errors import (
+    InvalidInputError,
+    InvalidOptionTypeError,
+    InvalidRunConfigException,
+    did_you_mean,
+)
 from torchx_core.specs.cfg_string import (
     CfgSyntaxError,
     RawValue,
@@ -81,8 +86,7 @@ class runopts:  # noqa: N801  (TorchX's name)
         type_: object,
         help: str,  # noqa: A002  (TorchX's name)
         default: CfgVal = None,
-        *,
-        required: bool = False,
+        required: bool = False,  # noqa: FBT001, FBT002  (TorchX's signature)
     ) -> None:
         """Register an option; adding a key again replaces it.
 
@@ -94,8 +98,9 @@ class runopts:  # noqa: N801  (TorchX's name)
             required: Whether it must be given.
 
         Raises:
-            InvalidInputError: A name that no text form can hold, an unsupported type, a default of another
-                type, or a default for a required option.
+            InvalidInputError: A name that no text form can hold, an unsupported type, or a default for a
+                required option.
+            InvalidOptionTypeError: A default of another type.
         """
         if not is_key(cfg_key):
             raise InvalidInputError(
@@ -107,7 +112,9 @@ class runopts:  # noqa: N801  (TorchX's name)
                 f"run option {cfg_key} is required, so it cannot have a default: {default!r}"
             )
         if default is not None and not is_of_kind(default, option.kind):
-            raise InvalidInputError(f"default of run option {cfg_key} must be {option.kind}: {show(default)}")
+            raise InvalidOptionTypeError(
+                f"default of run option {cfg_key} must be {option.kind}: {show(default)}"
+            )
         self._register(cfg_key, option)
 
     def _register(self, key: str, option: runopt) -> None:
@@ -155,7 +162,8 @@ class runopts:  # noqa: N801  (TorchX's name)
 
         Args:
             cfg: The values given; None counts as not given.
-            ignore_unknown: Leave out options that are not registered, instead of raising.
+            ignore_unknown: Keep options that are not registered as they are, instead of raising: for a
+                scheduler that hands them on to another, which knows them.
 
         Returns:
             Every registered option exactly once, by its registered name, private to the caller.
@@ -164,7 +172,8 @@ class runopts:  # noqa: N801  (TorchX's name)
             InvalidRunConfigException: Unknown, missing, contradictory, or of the wrong type.
         """
         given = self._canonical(cfg, ignore_unknown=ignore_unknown)
-        return {key: self._checked(key, option, given.get(key), cfg) for key, option in self}
+        unknown = {name: copy.copy(v) for name, v in cfg.items() if self.canonical_key(name) is None}
+        return {**{key: self._checked(key, option, given.get(key), cfg) for key, option in self}, **unknown}
 
     def _canonical(self, cfg: Mapping[str, CfgVal], *, ignore_unknown: bool) -> dict[str, CfgVal]:
         found: dict[str, tuple[str, CfgVal]] = {}

@@ -19,16 +19,21 @@ __all__ = ["snapshot_app"]
 
 T = TypeVar("T")
 _APP_FIELDS: Final = ("name", "metadata")
-_ROLE_FIELDS: Final = tuple(f.name for f in fields(Role) if f.name != "overrides")
+_ROLE_FIELDS: Final = tuple(f.name for f in fields(Role) if f.compare and f.name != "overrides")
 _RESOURCE_FIELDS: Final = tuple(f.name for f in fields(Resource))
 
 
-def snapshot_app(obj: object) -> AppDef:
+def snapshot_app(obj: object, workspace: Workspace | str | None = None) -> AppDef:
     """Return a deep copy that nobody else holds, made of this package's types.
 
     Takes an AppDef of this package (subclasses of AppDef and Role stay what they are), one of
     ``torchx.specs``, or anything with the same attributes. TorchX is never imported. ``Role.overrides`` are
     applied and emptied. Nothing else is judged here: call `validate_app` next.
+
+    Args:
+        obj: The app.
+        workspace: The workspace of the copy's first role, in place of its own, if one is given; TorchX's old
+            way, before roles had their own.
 
     Raises:
         InvalidAppError: It is no app, or a part of it is nothing that this package knows.
@@ -43,6 +48,9 @@ def snapshot_app(obj: object) -> AppDef:
         else _taken_over(obj, AppDef(""), _APP_FIELDS, ["name"], "app")
     )
     app.roles = [_role(role, f"roles[{i}]") for i, role in enumerate(given)]
+    chosen = Workspace.from_str(workspace) if isinstance(workspace, str) else workspace
+    if chosen and app.roles:
+        app.roles[0].workspace = Workspace(dict(chosen.projects))  # ours, also where TorchX's was given
     return app
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torchx_core.errors import AppStatusError
 from torchx_core.specs.sentinels import NONE
 from torchx_core.specs.state import AppState, ReplicaState, is_terminal
+from torchx_core.specs.usage import Usage
 
-__all__ = ["AppStatus", "ReplicaStatus", "RoleStatus"]
+__all__ = ["AppStatus", "LastLines", "ReplicaStatus", "RoleStatus"]
 
 
 @dataclass
@@ -30,6 +32,7 @@ class ReplicaStatus:
         ended_at: Seconds since the epoch.
         msg: What the scheduler has to say, for example ``out of memory``.
         log_dir: Where its log files are, or empty.
+        usage: What it has used, over all attempts that have ended.
     """
 
     id: int
@@ -45,10 +48,18 @@ class ReplicaStatus:
     ended_at: float | None = None
     msg: str = ""
     log_dir: str = ""
+    usage: Usage = Usage()  # noqa: RUF009  # it is frozen
 
     def __post_init__(self) -> None:
         """Default the address to the host name."""
         self.hostaddr = self.hostaddr or self.hostname
+
+
+class LastLines(NamedTuple):
+    """What a replica printed last, oldest first."""
+
+    both: Sequence[str]
+    stderr: Sequence[str]
 
 
 @dataclass
@@ -57,6 +68,12 @@ class RoleStatus:
 
     role: str
     replicas: list[ReplicaStatus]
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON values."""
+        from torchx_core.specs.status_json import role_to_json
+
+        return role_to_json(self)
 
 
 @dataclass(repr=False)
@@ -71,6 +88,8 @@ class AppStatus:
         ui_url: Where to look at the app in a browser.
         roles: The latest attempt of every replica.
         result: The JSON value that the app reported as its result.
+        last_lines: Reads what a replica printed last, to tell why the app failed; None where nobody can. No
+            part of the status as a value: it is not compared, not written, not pickled.
     """
 
     state: AppState
@@ -80,6 +99,13 @@ class AppStatus:
     ui_url: str | None = None
     roles: list[RoleStatus] = field(default_factory=list[RoleStatus])
     result: object = None
+    last_lines: Callable[[ReplicaStatus], LastLines] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave behind what reads last lines, which is this process's."""
+        return {**vars(self), "last_lines": None}
 
     def is_terminal(self) -> bool:
         """Return whether the app is over."""
@@ -97,17 +123,23 @@ class AppStatus:
     def failure_summary(self) -> str:
         """Return why the app did not succeed, most telling facts first; empty when it did.
 
-        Leads with the FAILED replica that ended first, its exit code or signal and its error message; then
-        come the scheduler's message, the log directory and the other failed replicas.
+        Leads with the replica, and the rank in it, that failed first: its exit code or signal, its exception
+        and where that was raised. Then come the traceback, the scheduler's message, the log directory, the
+        other failed replicas, and the last lines of the first, which are read now, if they can be.
         """
-        from torchx_core.specs.status_format import failure_summary
+        from torchx_core.specs.failure_summary import failure_summary
 
         return failure_summary(self)
 
     def failed_replicas(self) -> list[ReplicaStatus]:
-        """Return the FAILED replicas, the one that ended first before the others."""
+        """Return the FAILED replicas, the one that failed first before the others.
+
+        Those whose error is that a peer was gone come after all that have one of their own.
+        """
+        from torchx_core.specs.failure import by_failure
+
         failed = [r for role in self.roles for r in role.replicas if r.state is AppState.FAILED]
-        return sorted(failed, key=lambda r: float("inf") if r.ended_at is None else r.ended_at)
+        return by_failure(failed) if len(failed) > 1 else failed
 
     def format(self, filter_roles: Collection[str] | None = None) -> str:
         """Return a text for people; ``filter_roles`` limits it to these roles."""
@@ -116,14 +148,17 @@ class AppStatus:
         return format_status(self, filter_roles)
 
     def to_json(self, filter_roles: Collection[str] | None = None) -> dict[str, object]:
-        """Return plain JSON values that `from_json` reads back (if ``result`` is a JSON value)."""
+        """Return plain JSON values that `from_json` reads back (if ``result`` is a JSON value).
+
+        ``ui_url`` is there as ``url`` too, which is TorchX's name for it. No role to filter by is every role.
+        """
         from torchx_core.specs.status_json import to_json
 
         return to_json(self, filter_roles)
 
     @staticmethod
     def from_json(data: Mapping[str, object]) -> AppStatus:
-        """Read what `to_json` gives; unknown fields (of a newer version) are ignored.
+        """Read what `to_json` gives, or TorchX's; unknown fields (of a newer version) are ignored.
 
         Raises:
             InvalidInputError: It is no such thing.
@@ -136,4 +171,4 @@ class AppStatus:
         """Return the whole status as YAML."""
         from torchx_core.specs.status_format import as_yaml
 
-        return as_yaml("AppStatus", self.to_json())
+        return as_yaml(self)

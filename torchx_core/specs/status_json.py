@@ -10,21 +10,25 @@ from torchx_core.specs.checks import show, want_float, want_int, want_list, want
 from torchx_core.specs.sentinels import NONE
 from torchx_core.specs.state import AppState
 from torchx_core.specs.status import AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.specs.usage import Usage
 
-__all__ = ["from_json", "to_json"]
+__all__ = ["from_json", "role_to_json", "to_json"]
 
 
 def to_json(status: AppStatus, filter_roles: Collection[str] | None = None) -> dict[str, object]:
-    """Return the fields; states by name, and only the given roles."""
-    roles = [r for r in status.roles if filter_roles is None or r.role in filter_roles]
-    return {
-        **_fields(status),
-        "roles": [{"role": r.role, "replicas": [_fields(replica) for replica in r.replicas]} for r in roles],
-    }
+    """Return the fields; states by name, and only the given roles, or all; the URL also as TorchX has it."""
+    roles = [r for r in status.roles if not filter_roles or r.role in filter_roles]
+    return {**_fields(status), "roles": [role_to_json(r) for r in roles], "url": status.ui_url}
+
+
+def role_to_json(role: RoleStatus) -> dict[str, object]:
+    """Return the fields of one role and its replicas."""
+    replicas = [{**_fields(replica), "usage": replica.usage.to_json()} for replica in role.replicas]
+    return {"role": role.role, "replicas": replicas}
 
 
 def _fields(status: AppStatus | ReplicaStatus) -> dict[str, object]:
-    values = {f.name: getattr(status, f.name) for f in fields(status)}
+    values = {f.name: getattr(status, f.name) for f in fields(status) if f.init}
     return {**values, "state": status.state.name}
 
 
@@ -47,7 +51,7 @@ def _read_app(data: Mapping[str, object]) -> AppStatus:
         num_restarts=want_int(data.get("num_restarts", 0), "num_restarts"),
         msg=want_str(data.get("msg", ""), "msg"),
         structured_error_msg=want_str(data.get("structured_error_msg", NONE), "structured_error_msg"),
-        ui_url=_optional_str(data, "ui_url", "ui_url"),
+        ui_url=_optional_str(data, "ui_url", "ui_url") or _optional_str(data, "url", "url"),
         roles=[_read_role(role, f"roles[{i}]") for i, role in enumerate(roles)],
         result=data.get("result"),
     )
@@ -79,6 +83,7 @@ def _read_replica(value: object, path: str) -> ReplicaStatus:
         ended_at=_optional_time(data, "ended_at", path),
         msg=want_str(data.get("msg", ""), f"{path}.msg"),
         log_dir=want_str(data.get("log_dir", ""), f"{path}.log_dir"),
+        usage=Usage.from_json(want_map(data.get("usage", {}), f"{path}.usage"), f"{path}.usage"),
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from io import FileIO
 from typing import NamedTuple
 
 from torchx_core.supervisor import timeline
@@ -14,10 +15,35 @@ from torchx_core.supervisor.reading import read_error_file
 from torchx_core.supervisor.records import REPORT_PIPE
 from torchx_core.supervisor.relay import Channel, Relay, Sink
 from torchx_core.supervisor.reports import ReportPipe
-from torchx_core.supervisor.spawn import CannotStart, Program, start
+from torchx_core.supervisor.spawn import (
+    CannotStart,
+    Program,
+    Starting,
+    begin,
+    finish,
+    output_pipe,
+    search_path,
+)
 from torchx_core.supervisor.tree import APP_MARKER
 
 ERROR_FILE = "error.json"
+RANK0_PORT = "TORCHX_RANK0_PORT"
+"""Variable with the port on which the replicas of a role can meet; never that of an app around this one."""
+DEADLINE = "TORCHX_DEADLINE"
+"""Variable with when the app is ended for its time being over, in seconds since the epoch; likewise."""
+
+
+class HostShare(NamedTuple):
+    """What of the host the replica has to itself, or with the others of its role."""
+
+    gpus: str | None
+    """Its devices, as CUDA_VISIBLE_DEVICES names them; None to leave that as it is."""
+    port: int | None
+    """Where it meets the others; None when it has none."""
+    until: float | None
+    """When the app is ended for its time being over, in seconds since the epoch; None for never."""
+    nofile: tuple[int, int]
+    """How many files it may have open: its limit, and how far it may raise that."""
 
 
 class Attempt(NamedTuple):
@@ -28,7 +54,7 @@ class Attempt(NamedTuple):
     pid: int
     directory: str
     sink: Sink
-    channels: tuple[Channel, Channel]
+    channels: tuple[Channel, ...]
     reports: ReportPipe
     group: Group
 
@@ -40,6 +66,26 @@ class Attempt(NamedTuple):
             return ""
 
 
+class Launch(NamedTuple):
+    """An attempt whose program is about to run."""
+
+    attempt: Attempt
+    starting: Starting
+    undo: ExitStack
+    """Takes back what was prepared."""
+
+    def finish(self) -> Attempt:
+        """Return the attempt once its program runs.
+
+        Raises:
+            CannotStart: It does not run.
+        """
+        with self.undo as undo:
+            finish(self.starting)
+            undo.pop_all()
+        return self.attempt
+
+
 def launch(
     plan: Plan,
     index: int,
@@ -48,13 +94,24 @@ def launch(
     app_dir: str,
     name: str,
     relay: Relay,
-    gpus: str | None,
-    nofile: tuple[int, int],
-) -> Attempt:
-    """Prepare the attempt's limits, directory and pipes, and start its program.
+    listen: Callable[[Channel], Callable[[], None]],
+    share: HostShare,
+) -> Launch:
+    """Prepare the attempt's limits, directory and pipes, and fork what becomes its program.
+
+    Args:
+        plan: The app.
+        index: The replica.
+        number: The attempt.
+        app_dir: The app's directory.
+        name: What its groups are called by.
+        relay: Where its output goes.
+        listen: Called with each output before the program can write there; what it returns ends that, and is
+            called if the program does not run after all.
+        share: What of the host the replica has.
 
     Raises:
-        CannotStart: The program does not run, or a limit that it requires cannot be set.
+        CannotStart: A limit that it requires cannot be set, or no process can be had.
         OSError: The directory or the report pipe cannot be made.
     """
     replica = plan.replicas[index]
@@ -68,16 +125,22 @@ def launch(
         undo.callback(reports.remove)
         undo.callback(reports.pipe.close)
         env = {
-            **_environment(replica, directory, number, app_dir, gpus),
+            **_environment(replica, directory, number, app_dir, share),
             "TORCHX_REPORT_FILE": reports.path,
         }
-        program = Program(replica.argv, env, replica.cwd, group.entrances, nofile)
-        running = start(program, exact=plan.log_mode == "exact")
-        undo.pop_all()
-    sink = relay.sink(directory, index, number)
-    out = Channel(running.stdout, timeline.STDOUT, sink)
-    err = Channel(running.stderr, timeline.STDERR, sink)
-    return Attempt(index, number, running.pid, directory, sink, (out, err), reports, group)
+        program = Program(replica.argv, env, replica.cwd, group.entrances, share.nofile)
+        sink = relay.sink(directory, index, number)
+        with ExitStack() as theirs:
+            channels: list[Channel] = []
+            ends: list[FileIO] = []
+            for kind in (timeline.STDOUT, timeline.STDERR):
+                ours, end = output_pipe(exact=plan.log_mode == "exact")
+                ends.append(theirs.enter_context(end))
+                channels.append(Channel(ours, kind, sink))
+                undo.callback(listen(channels[-1]))
+            starting = begin(program, *ends)
+        attempt = Attempt(index, number, starting.pid, directory, sink, tuple(channels), reports, group)
+        return Launch(attempt, starting, undo.pop_all())
 
 
 def _confine(plan: Plan, index: int, name: str) -> Group:
@@ -102,16 +165,22 @@ def _point_at(log_dir: str, number: str) -> None:
 
 
 def _environment(
-    replica: ReplicaPlan, directory: str, number: int, app_dir: str, gpus: str | None
+    replica: ReplicaPlan, directory: str, number: int, app_dir: str, share: HostShare
 ) -> Mapping[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in (RANK0_PORT, DEADLINE)}
+    meeting = {} if share.port is None else {RANK0_PORT: str(share.port)}
+    until = {} if share.until is None else {DEADLINE: f"{share.until:.3f}"}
     env = {
-        **os.environ,
+        **inherited,
+        **meeting,
+        **until,
         "TORCHELASTIC_ERROR_FILE": os.path.join(directory, ERROR_FILE),
         "PET_LOG_DIR": os.path.join(directory, "torchelastic"),
         **replica.env,
+        "PATH": search_path(replica.env.get("PATH", ""), os.environ.get("PATH"), replica.cwd),
         "TORCHX_ATTEMPT": str(number),
         APP_MARKER: app_dir,
     }
-    if gpus is not None:
-        env["CUDA_VISIBLE_DEVICES"] = gpus
+    if share.gpus is not None:
+        env["CUDA_VISIBLE_DEVICES"] = share.gpus
     return env

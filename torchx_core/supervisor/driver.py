@@ -10,17 +10,20 @@ import resource
 import select
 import signal
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from io import FileIO
+from itertools import chain
 from time import time
 
 from torchx_core.supervisor import gpus, machine, timeline
-from torchx_core.supervisor.attempt import Attempt, launch
+from torchx_core.supervisor.attempt import Attempt, HostShare, Launch, launch
 from torchx_core.supervisor.final import FinalRecord, without_texts
 from torchx_core.supervisor.journal import Appender, encode_event
 from torchx_core.supervisor.limits import Group
 from torchx_core.supervisor.loop import Loop
-from torchx_core.supervisor.plan import Plan, fresh_state
+from torchx_core.supervisor.plan import Plan, ends_at, fresh_state
+from torchx_core.supervisor.ports import MeetingPorts
 from torchx_core.supervisor.records import (
     CANCEL,
     JOURNAL,
@@ -48,6 +51,7 @@ from torchx_core.supervisor.tree import (
     kill_group,
     session_of,
 )
+from torchx_core.supervisor.usage import Tally
 
 _RETRY_S = 0.5
 _RECORD_LOOK_S = 10.0
@@ -56,6 +60,8 @@ _CLOCK_LOOK_S = 10.0
 """How often to see what time of day it is, while there is a deadline."""
 _PATIENCE_S = 10.0
 """How long to wait for space on a full disk before doing with less."""
+_AT_ONCE = 16
+"""How many programs may be about to run: nobody reads what they print before all of these do."""
 _LAST_ROUNDS = 512
 """How often to look for more from an attempt that has ended: what it left behind may print for ever."""
 
@@ -84,7 +90,9 @@ class Supervisor:
         self._timers = self._loop.timers
         self._sweep = self._sweep_kill = self._empty = False
         self._gpus: list[str] | None = None
+        self._ports = MeetingPorts(plan)
         self._groups: list[Group] = []
+        self._tally = Tally()
         self._nofile = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._signals = signal_pipe(signal.SIGCHLD, signal.SIGTERM)
         self._signalled = False
@@ -166,9 +174,9 @@ class Supervisor:
 
     def _carry_out(self, instruction: machine.Instruction) -> None:
         match instruction:
-            case machine.Start(replica, attempt):
-                if machine.is_due(self._state, instruction):
-                    self._start(replica, attempt)
+            case machine.Start():
+                self._mind_the_record()  # what is made in its place would look like an app
+                self._start(self._due_with(instruction))
             case machine.Terminate(replica):
                 self._terminate(replica)
             case machine.Kill(replica):
@@ -180,40 +188,75 @@ class Supervisor:
             case machine.Finish():
                 self._close_all()
 
-    def _start(self, index: int, number: int) -> None:
-        self._mind_the_record()  # what is made in its place would look like an app
-        if self._state.phase != machine.RUNNING:
-            return
-        self._clear_away(index)
-        try:
-            attempt = launch(
-                self._plan,
-                index,
-                number,
-                app_dir=self._dir,
-                relay=self._relay,
-                name=self._name,
-                gpus=gpus.shown_to(index, self._plan, self._gpus),
-                nofile=self._nofile,
-            )
-        except CannotStart as err:
-            self._feed(machine.StartFailed(time(), index, number, str(err), err.fatal))
-        except OSError as err:
-            msg = f"cannot prepare {err.filename}: {err.strerror}"
-            self._feed(machine.StartFailed(time(), index, number, msg, fatal=False))
-        else:
-            self._running[attempt.pid] = attempt
-            self._open[index] = attempt
-            self._groups.append(attempt.group)
-            self._empty = False
-            self._feed(machine.Started(time(), index, number, attempt.pid, attempt.group.missing))
-            self._listen(attempt)
+    def _due_with(self, first: machine.Start) -> list[machine.Start]:
+        """Return this start and those that follow it, as far as they are due."""
+        starts = [first]
+        while self._todo and len(starts) < _AT_ONCE and isinstance(following := self._todo[0], machine.Start):
+            starts.append(following)
+            self._todo.popleft()
+        # A restart orders again what still waits for its turn: until it runs, both orders are due.
+        return [start for start in dict.fromkeys(starts) if machine.is_due(self._state, start)]
 
-    def _listen(self, attempt: Attempt) -> None:
-        exact = self._plan.log_mode == "exact"
-        for channel in attempt.channels:
-            self._loop.watch(channel.pipe, partial(self._on_output, channel), edge=exact, output=True)
+    def _start(self, starts: list[machine.Start]) -> None:
+        """Start programs: while one is loaded, the next is prepared."""
+        for start in starts:
+            self._clear_away(start.replica)  # all of them first: it takes what any replica has printed
+        launches: list[Launch] = []
+        failures: list[machine.StartFailed] = []
+        while starts and not failures:
+            start = starts.pop(0)
+            try:
+                launches.append(self._launch(start, launches))
+            except CannotStart as err:
+                failures.append(_failure(start, str(err), fatal=err.fatal))
+            except OSError as err:
+                failures.append(_failure(start, f"cannot prepare {err.filename}: {err.strerror}"))
+        self._todo.extendleft(reversed(starts))
+        for each in launches:
+            try:
+                self._started(each.finish())
+            except CannotStart as err:
+                start = machine.Start(each.attempt.replica, each.attempt.number)
+                failures.append(_failure(start, str(err), fatal=err.fatal))
+        # Only now: whoever runs must be known to do so when the machine decides what becomes of the others.
+        for failure in failures:
+            if machine.is_due(self._state, machine.Start(failure.replica, failure.attempt)):
+                self._feed(failure)
+
+    def _launch(self, start: machine.Start, launches: list[Launch]) -> Launch:
+        index, number = start
+        # The latest first: they are of its own role.
+        running = chain(
+            (each.attempt.replica for each in reversed(launches)),
+            (attempt.replica for attempt in reversed(self._running.values())),
+        )
+        port = self._ports.shown_to(index, running)
+        until = ends_at(self._plan, self._state.began_at)
+        share = HostShare(gpus.shown_to(index, self._plan, self._gpus), port, until, self._nofile)
+        return launch(
+            self._plan,
+            index,
+            number,
+            app_dir=self._dir,
+            name=self._name,
+            relay=self._relay,
+            listen=self._listen,
+            share=share,
+        )
+
+    def _started(self, attempt: Attempt) -> None:
+        self._running[attempt.pid] = attempt
+        self._open[attempt.replica] = attempt
+        self._groups.append(attempt.group)
+        self._empty = False
+        event = machine.Started(time(), attempt.replica, attempt.number, attempt.pid, attempt.group.missing)
+        self._feed(event)
         self._loop.watch(attempt.reports.pipe, lambda: self._on_reports(attempt, attempt.reports.read()))
+
+    def _listen(self, channel: Channel) -> Callable[[], None]:
+        exact = self._plan.log_mode == "exact"
+        self._loop.watch(channel.pipe, partial(self._on_output, channel), edge=exact, output=True)
+        return partial(self._loop.close, channel.pipe)
 
     def _clear_away(self, index: int) -> None:
         """End what the replica's last attempt left behind, and let go of it."""
@@ -332,13 +375,16 @@ class Supervisor:
     def _reap(self) -> None:
         """Take leave of every child that has ended."""
         while (pid := self._next_dead()) is not None:
+            whose = self._running.get(session_of(pid))
             attempt = self._running.pop(pid, None)
             if attempt and not self._told(attempt):
                 # While the zombie is there its number cannot be anybody else's group.
                 kill_group(pid, signal.SIGKILL)
             _, status, usage = os.wait4(pid, 0)
+            if whose:
+                self._tally.take(whose.pid, usage)
             if attempt:
-                self._exited(attempt, status, usage)
+                self._exited(attempt, status)
         if not self._sweep:
             return
         if self._empty or has_only_strangers(os.getpid(), self._dir):
@@ -362,11 +408,10 @@ class Supervisor:
         """Whether the replica was asked to end, so that what it leaves behind has the grace period too."""
         return self._state.phase == machine.STOPPING or self._state.replicas[attempt.replica].restart
 
-    def _exited(self, attempt: Attempt, status: int, usage: resource.struct_rusage) -> None:
+    def _exited(self, attempt: Attempt, status: int) -> None:
         self._take_rest(attempt)
         self._on_reports(attempt, attempt.reports.read_all())
-        out_of_memory = attempt.group.out_of_memory()
-        limit = self._plan.replicas[attempt.replica].mem_mb
+        cpu_s, peak_mb = self._tally.close(attempt.pid, attempt.group.directories)
         event = machine.Exited(
             time(),
             attempt.replica,
@@ -374,9 +419,9 @@ class Supervisor:
             exit_code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
             signal=signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None,
             error=attempt.error(),
-            max_rss_mb=usage.ru_maxrss >> 10,
-            cpu_s=round(usage.ru_utime + usage.ru_stime, 3),
-            msg=f"out of memory: memMB limits it to {limit} MB" if out_of_memory else "",
+            max_rss_mb=peak_mb,
+            cpu_s=cpu_s,
+            msg=attempt.group.why_killed(peak_mb, self._plan.replicas[attempt.replica].mem_mb),
         )
         self._feed(event)
         if self._state.phase == machine.RUNNING:
@@ -413,6 +458,7 @@ class Supervisor:
             self._close(attempt)
         for group in self._groups:
             group.remove()
+        self._ports.close()
 
     # Limits of time
 
@@ -442,6 +488,10 @@ class Supervisor:
     def _wait_for_space(self) -> None:
         select.select([], [], [], _RETRY_S)
         self._on_space()
+
+
+def _failure(start: machine.Start, msg: str, *, fatal: bool = False) -> machine.StartFailed:
+    return machine.StartFailed(time(), start.replica, start.attempt, msg, fatal)
 
 
 def _entry(kind: int, offset: int = 0, size: int = 0, replica: int = 0, attempt: int = 0) -> timeline.Entry:

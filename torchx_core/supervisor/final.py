@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+from itertools import zip_longest
 from typing import cast
 
 from torchx_core.supervisor.machine import ENDED, OUTCOMES, REPLICA_PHASES, Replica, State
 from torchx_core.supervisor.reading import DamagedFile, read_object
 from torchx_core.supervisor.records import FINAL, VERSION, Json, dumps, open_or_create
 from torchx_core.supervisor.shape import Misshapen, build, rows
+from torchx_core.supervisor.usage import Used
 
 RESERVED = ".final.reserved"
 
 
 def encode_final(state: State) -> Json:
-    """Return the record of an ended app."""
+    """Return the record of an ended app; what the release before this one does not know stands apart."""
     replicas = [r._asdict() for r in state.replicas]
-    return {"version": VERSION, "state": {**state._asdict(), "replicas": replicas}}
+    used = [row.pop("used") for row in replicas]
+    return {
+        "version": VERSION,
+        "state": {**state._asdict(), "replicas": replicas},
+        "used": [row and row._asdict() for row in used],
+    }
 
 
 def decode_final(record: Json) -> State:
@@ -26,7 +33,11 @@ def decode_final(record: Json) -> State:
         Misshapen: It is none of an ended app.
     """
     fields = record.get("state")
-    replicas = tuple(build(Replica, row) for row in rows(fields, "replicas"))
+    used = rows(record, "used") if "used" in record else []
+    replicas = tuple(
+        build(Replica, row)._replace(used=None if figures is None else build(Used, figures))
+        for row, figures in zip_longest(rows(fields, "replicas"), used)
+    )
     state = build(State, {**cast("Json", fields), "replicas": replicas})
     if state.phase != ENDED or state.outcome not in OUTCOMES:
         raise Misshapen(f"it ended as {state.outcome!r} in phase {state.phase!r}")

@@ -45,7 +45,12 @@ def read_journal(path: str) -> Iterator[machine.Event]:
         data = read_bytes(path, MAX_JOURNAL_BYTES)
     except FileNotFoundError:
         return
-    for line in data[: data.rfind(b"\n") + 1].splitlines():
+    yield from decode_events(data[: data.rfind(b"\n") + 1])
+
+
+def decode_events(lines: bytes) -> Iterator[machine.Event]:
+    """Yield the events of whole lines, without those that are none of this version."""
+    for line in lines.splitlines():
         event = decode_event(line)
         if event is not None:
             yield event

@@ -8,8 +8,11 @@ from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
+from torchx_core.supervisor.usage import out_of_memory
+
 _PERIOD_US = 100_000
 _ANY_APP = "torchx-"
+_MEMORY_LIMIT = "memory limit"
 
 
 class Group(NamedTuple):
@@ -24,16 +27,16 @@ class Group(NamedTuple):
     @property
     def entrances(self) -> tuple[str, ...]:
         """Files into which a process writes its id to join."""
-        return tuple(os.path.join(d, "cgroup.procs") for d in self.directories)
+        return tuple(map(entrance, self.directories))
 
-    def out_of_memory(self) -> bool:
-        """Whether the kernel killed something in here for want of memory."""
+    def why_killed(self, peak_mb: int, limit_mb: int) -> str:
+        """Return what to say if the kernel killed something in here for want of memory; else nothing."""
         try:
             with open(self.memory_events) as file:
                 fields = dict(line.split() for line in file)
         except (OSError, ValueError):
-            return False
-        return int(fields.get("oom_kill", 0)) > 0
+            return ""
+        return out_of_memory(peak_mb, limit_mb) if int(fields.get("oom_kill", 0)) > 0 else ""
 
     def remove(self) -> None:
         """Remove the groups; one that still has processes stays."""
@@ -42,6 +45,11 @@ class Group(NamedTuple):
                 os.rmdir(directory)
             except OSError:
                 continue
+
+
+def entrance(directory: str) -> str:
+    """Return the file into which a process writes its id to join the group."""
+    return os.path.join(directory, "cgroup.procs")
 
 
 def confine(name: str, *, cpu: float, mem_mb: int) -> Group:
@@ -56,10 +64,15 @@ def confine(name: str, *, cpu: float, mem_mb: int) -> Group:
     memory = _make("memory", name, _memory_files(mem_mb)) if mem_mb > 0 else ""
     cores = _make("cpu", name, _cpu_files(cpu)) if cpu > 0 else ""
     memory_events = _existing(memory, "memory.events", "memory.oom_control") if memory else ""
-    limits = {f"memory limit of {mem_mb} MB": memory, f"limit of {cpu:g} cores": cores}
+    limits = {f"{_MEMORY_LIMIT} of {mem_mb} MB": memory, f"limit of {cpu:g} cores": cores}
     missing = ", ".join(limit for limit, made in limits.items() if made is None)
     text = f"not enforced on this host (no writable control group): {missing}" if missing else ""
     return Group(tuple(dict.fromkeys(filter(None, limits.values()))), memory_events, text)
+
+
+def holds_memory(missing: str) -> bool:
+    """Return whether a limit of memory is enforced where `Group.missing` says this."""
+    return _MEMORY_LIMIT not in missing
 
 
 def group_prefix(app: str) -> str:
@@ -67,9 +80,21 @@ def group_prefix(app: str) -> str:
     return f"{_ANY_APP}{app}-"
 
 
+def groups_of(pid: int, app: str) -> list[str]:
+    """Return the control groups of an app's attempt in which the process is, without repeats.
+
+    Args:
+        pid: The process.
+        app: What the groups of the app are named by; unique on this host.
+    """
+    prefix = group_prefix(app)
+    found = _directories_of(str(pid))
+    return list(dict.fromkeys(path for path in found if os.path.basename(path).startswith(prefix)))
+
+
 def leave_groups() -> None:
     """Leave the control groups of the app from which this one was submitted: its limits are not ours."""
-    for directory in _own_directories():
+    for directory in _directories_of("self"):
         parent, name = os.path.split(directory)
         if name.startswith(_ANY_APP):
             with suppress(OSError), open(os.path.join(parent, "cgroup.procs"), "w") as file:
@@ -97,7 +122,7 @@ def _cpu_files(cpu: float) -> dict[int, tuple[str, str]]:
 @cache
 def _homes() -> dict[str, tuple[int, str]]:
     """Return controller -> (version, directory of our own group in it); read once per process."""
-    own = _own_groups()
+    own = _groups_of("self")
     homes: dict[str, tuple[int, str]] = {}
     for mount, kind, options in mounts():
         if kind == "cgroup2" and "" in own:
@@ -110,17 +135,17 @@ def _homes() -> dict[str, tuple[int, str]]:
     return homes
 
 
-def _own_directories() -> Iterator[str]:
-    own = _own_groups()
+def _directories_of(pid: str) -> Iterator[str]:
+    own = _groups_of(pid)
     for mount, kind, options in mounts():
         if kind in ("cgroup", "cgroup2"):
             for controller in {*options, ""} & set(own):
                 yield mount + own[controller]
 
 
-def _own_groups() -> dict[str, str]:
+def _groups_of(pid: str) -> dict[str, str]:
     groups: dict[str, str] = {}
-    for line in _lines("/proc/self/cgroup"):
+    for line in _lines(f"/proc/{pid}/cgroup"):
         _, controllers, path = line.split(":", 2)
         groups.update(dict.fromkeys(controllers.split(","), path.rstrip("/")))
     return groups

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
+from torchx_core.supervisor.usage import Used, after_attempt
+
 # Phases of an app.
 SUBMITTED = "submitted"
 RUNNING = "running"
@@ -51,6 +53,8 @@ class Replica(NamedTuple):
     msg: str = ""
     notice: str = ""
     """What could not be done for it, for example a limit this host cannot enforce."""
+    used: Used | None = None
+    """What its attempts have used, once one has ended."""
 
 
 class State(NamedTuple):
@@ -104,8 +108,14 @@ class Exited(NamedTuple):
     signal: str | None
     error: str = ""
     max_rss_mb: int = 0
+    """The most memory that its processes had; 0 when that, and their CPU time, is not known."""
     cpu_s: float = 0.0
     msg: str = ""
+
+    @property
+    def figures(self) -> tuple[float | None, int | None]:
+        """CPU time and peak."""
+        return (self.cpu_s, self.max_rss_mb) if self.max_rss_mb else (None, None)
 
 
 class StopAsked(NamedTuple):
@@ -272,6 +282,7 @@ def _exited(state: State, event: Exited, grace_s: float) -> Step:
         signal=event.signal,
         error=event.error,
         msg=event.msg,
+        used=after_attempt(replica.used, replica.started_at, event.time, *event.figures),
     )
     state = _put(state, event.replica, replica)
     if phase == FAILED:
@@ -384,7 +395,13 @@ def _reported(state: State, event: Reported, _grace_s: float) -> Step:
 
 def _lost(state: State, event: Lost, _grace_s: float) -> Step:
     gone = tuple(
-        r._replace(phase=FAILED, ended_at=event.time, msg=event.msg, restart=False)
+        r._replace(
+            phase=FAILED,
+            ended_at=event.time,
+            msg=event.msg,
+            restart=False,
+            used=after_attempt(r.used, r.started_at, event.time),
+        )
         if r.phase == UP
         else r._replace(phase=STOPPED, restart=False)
         if r.phase == WAITING

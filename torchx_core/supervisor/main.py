@@ -23,6 +23,7 @@ from torchx_core.supervisor.plan import Plan, decode_plan
 from torchx_core.supervisor.records import SPEC, Json, read_json
 from torchx_core.supervisor.signals import signal_name
 from torchx_core.supervisor.tree import adopt_orphans, has_only_strangers, kill_descendants
+from torchx_core.supervisor.zygote import leave_behind
 
 _PAUSE_S = 0.01
 _ERRNO = 100
@@ -46,6 +47,7 @@ def main(app_dir: str, ctl: int, inherited: list[int]) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     _leave_launcher()
+    leave_behind(main)
     leave_groups()
     adopt_orphans()
     record = cast("Json", read_json(os.path.join(app_dir, SPEC)))

@@ -19,7 +19,7 @@ class ReplicaPlan(NamedTuple):
     replica_id: int
     argv: list[str]
     env: dict[str, str]
-    """Added to the environment of the submitter."""
+    """Added to the environment of the submitter; PATH is put before the submitter's."""
     cwd: str
     log_dir: str
     """Its attempts' directories lie in here."""
@@ -52,6 +52,13 @@ class Plan(NamedTuple):
 def fresh_state(plan: Plan) -> State:
     """Return the state of an app before anything happened."""
     return State(tuple(Replica(r.role, r.replica_id, r.policy, r.max_retries) for r in plan.replicas))
+
+
+def ends_at(plan: Plan, began_at: float | None) -> float | None:
+    """Return when the app is ended for its time being over, in seconds since the epoch; None for never."""
+    late = [began_at + plan.timeout_s] if plan.timeout_s is not None and began_at is not None else []
+    late += [plan.deadline] if plan.deadline is not None else []
+    return min(late, default=None)
 
 
 def encode_plan(plan: Plan) -> Json:

@@ -21,6 +21,9 @@ MAX_RECORD_BYTES = 64 << 20
 MAX_ERROR_FILE_BYTES = 1 << 18
 """A longer one is left where it is: every status would carry it."""
 
+AGENT = "agent."
+"""Goes before the name of an error file, for what torchrun writes of itself (`dist.torchrun`)."""
+
 _FLAGS = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
@@ -173,9 +176,16 @@ def read_object(path: str) -> dict[str, object] | None:
 def read_error_file(path: str) -> str:
     """Return what a program wrote about its own failure, if it is JSON of a sane size; links are followed.
 
+    Where it wrote nothing, that is what torchrun wrote of itself, which `dist.torchrun` has it do beside.
+
     Raises:
         OSError: It cannot be read just now.
     """
+    directory, name = os.path.split(path)
+    return _read_error(path) or _read_error(os.path.join(directory, f"{AGENT}{name}"))
+
+
+def _read_error(path: str) -> str:
     try:
         text = read_bytes(path, MAX_ERROR_FILE_BYTES, follow=True)
         json.loads(text)

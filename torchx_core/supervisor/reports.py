@@ -71,7 +71,7 @@ class BadReport(Exception):
 
 
 def parse_report(line: bytes) -> Json:
-    """Return the report as ``{"type": "progress" | "metric" | "result", …}`` with checked fields.
+    """Return the report as ``{"type": "progress" | "metric" | "result" | "link", …}`` with checked fields.
 
     Raises:
         BadReport: The line is not one.
@@ -107,7 +107,9 @@ def _checked(report: Json) -> Json:
             "value": _number(report, "value"),
             "step": step,
         }
-    raise BadReport(f"type must be progress, metric or result: {kind!r}")
+    if kind == "link":
+        return {"type": kind, "name": str(report.get("name")), "target": str(report.get("target"))}
+    raise BadReport(f"type must be progress, metric, result or link: {kind!r}")
 
 
 def _strict(value: object) -> object:

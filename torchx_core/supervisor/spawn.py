@@ -6,7 +6,8 @@ import fcntl
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from io import FileIO
 from typing import NamedTuple, NoReturn
@@ -38,14 +39,6 @@ class Program(NamedTuple):
     """Limit of open files to give back, since the supervisor raises its own."""
 
 
-class Running(NamedTuple):
-    """A started program and the ends of its output pipes that we read."""
-
-    pid: int
-    stdout: FileIO
-    stderr: FileIO
-
-
 class CannotStart(Exception):
     """The program could not be started; ``fatal`` when trying again cannot help."""
 
@@ -58,43 +51,85 @@ class CannotStart(Exception):
 _TRANSIENT = {11, 12, 23, 24, 26}  # EAGAIN ENOMEM ENFILE EMFILE ETXTBSY
 
 
-def start(program: Program, *, exact: bool) -> Running:
-    """Fork and run the program in a session of its own.
+class Starting(NamedTuple):
+    """A forked child that is about to become its program, or to say why it cannot."""
 
-    Returns once the program runs, so that a missing binary is known here.
+    pid: int
+    failure: FileIO
+    """The pipe by which it says so; closed once the program runs."""
+
+
+def output_pipe(*, exact: bool) -> tuple[FileIO, FileIO]:
+    """Return the end that we read, which never blocks, and the one that a program writes to.
 
     Args:
-        program: What to run.
-        exact: Keep the order between stdout and stderr: each write is one packet, and a second one
-            blocks until we have read the first (pipe(7), O_DIRECT).
+        exact: Keep the order between this one and another: each write is one packet, and a second one
+            blocks until we have read the first (pipe(7), O_DIRECT). Whoever reads watches both pipes before
+            the program runs: of two that have something already nobody can tell which had it first.
 
     Raises:
         CannotStart: The kernel said no.
     """
-    fds: list[int] = []
+    linux = sys.platform == "linux"
+    with _kernel():
+        read, write = os.pipe2(os.O_CLOEXEC | (_O_DIRECT if exact else 0)) if linux else os.pipe()
+    if exact and linux:
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, EXACT_SIZE)
+    os.set_blocking(read, False)
+    return FileIO(read), FileIO(write, "w")
+
+
+def begin(program: Program, stdout: FileIO, stderr: FileIO) -> Starting:
+    """Fork what will run the program, in a session of its own; `finish` waits until it does.
+
+    Raises:
+        CannotStart: The kernel said no.
+    """
+    parent = os.getpid()
+    path = find_program(program.argv[0], program.env.get("PATH", os.defpath))
+    with _kernel():
+        fail_r, fail_w = map(FileIO, os.pipe(), "rw")
+        with fail_w:
+            pid = os.fork()
+            if pid == 0:
+                _become(path, program, parent, stdout.fileno(), stderr.fileno(), fail_w.fileno())
+    return Starting(pid, fail_r)
+
+
+@contextmanager
+def _kernel() -> Generator[None]:
     try:
-        out_r, out_w = _pipe(fds, exact=exact)
-        err_r, err_w = _pipe(fds, exact=exact)
-        fail_r, fail_w = _pipe(fds, exact=False)
-        parent = os.getpid()
-        path = find_program(program.argv[0], program.env.get("PATH", os.defpath))
-        pid = os.fork()
-        if pid == 0:
-            _become(path, program, parent, out_w, err_w, fail_w)
-        _close(fds, out_w, err_w, fail_w)
-        problem = os.read(fail_r, 4096)
-        _close(fds, fail_r)
+        yield
     except OSError as err:
-        _close(fds, *fds)
         raise CannotStart(f"cannot start a process: {err.strerror}", fatal=False) from err
+
+
+def finish(starting: Starting) -> None:
+    """Return once the program runs, so that a missing binary is known here.
+
+    Raises:
+        CannotStart: It does not.
+    """
+    with starting.failure:
+        problem = starting.failure.read(4096)
     if problem:
-        os.waitpid(pid, 0)
-        _close(fds, *fds)
+        os.waitpid(starting.pid, 0)
         number, _, what = problem.decode("utf-8", "replace").partition(":")
         raise CannotStart(what, fatal=int(number) not in _TRANSIENT)
-    os.set_blocking(out_r, False)
-    os.set_blocking(err_r, False)
-    return Running(pid, FileIO(out_r), FileIO(err_r))
+
+
+@cache
+def search_path(first: str, inherited: str | None, cwd: str) -> str:
+    """Return the PATH of a program: what it says itself, then that of the submitter, then where it starts.
+
+    Args:
+        first: What the replica's own environment says; empty for nothing.
+        inherited: The submitter's; None where it has none.
+        cwd: The directory in which the program starts, which finds what nothing else does.
+    """
+    inherited = os.defpath if inherited is None else inherited
+    places = [place for path in (first, inherited) for place in path.split(os.pathsep) if place]
+    return os.pathsep.join(places if cwd in places else [*places, cwd])
 
 
 @cache
@@ -107,22 +142,6 @@ def find_program(name: str, path: str) -> str:
         return name
     places = (os.path.join(directory, name) for directory in path.split(os.pathsep))
     return next((p for p in places if os.access(p, os.X_OK) and not os.path.isdir(p)), name)
-
-
-def _pipe(fds: list[int], *, exact: bool) -> tuple[int, int]:
-    read, write = (
-        os.pipe2(os.O_CLOEXEC | (_O_DIRECT if exact else 0)) if sys.platform == "linux" else os.pipe()
-    )
-    fds += [read, write]
-    if exact and sys.platform == "linux":
-        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, EXACT_SIZE)
-    return read, write
-
-
-def _close(fds: list[int], *which: int) -> None:
-    for fd in which:
-        os.close(fd)
-    fds[:] = [fd for fd in fds if fd not in which]
 
 
 def _become(path: str, program: Program, parent: int, out_w: int, err_w: int, fail_w: int) -> NoReturn:

@@ -18,6 +18,7 @@ from functools import cache
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LINUX = sys.platform == "linux"
+_ROOM = f"room={'.' * 2048}"
 _LOOKS = 100
 _PAUSE_S = 0.001
 
@@ -42,6 +43,48 @@ def guardian_command(python: str, package_root: str, app_dir: str, fds: Sequence
         fds: What it inherits: the descriptors of control pipe, lock and life sign.
     """
     return [python, "-I", "-S", "-c", STUB, package_root, app_dir, *map(str, fds)]
+
+
+def with_room(command: Sequence[str]) -> list[str]:
+    """Return a command of Python's that does the same and is longer, so that `show_as` has room."""
+    return [command[0], "-X", _ROOM, *command[1:]]
+
+
+def without_room(command: Sequence[str]) -> list[str]:
+    """Return the command that `with_room` was given."""
+    return [command[0], *command[3 if _ROOM in command else 1 :]]
+
+
+def room() -> int:
+    """Return how many bytes `show_as` may write: what the words of this process's command had."""
+    start, end = _arguments()
+    return end - start
+
+
+def show_as(words: Sequence[str]) -> bool:
+    """Have this process be known by these words, as if they were those that it was started with.
+
+    They are written over those, which is what the kernel reads for whoever asks (``ps``, ``/proc``).
+
+    Returns:
+        False where that is not possible, or there is no `room`; nothing has changed then.
+    """
+    start, end = _arguments()
+    text = os.fsencode("\0".join(words) + "\0")
+    if len(text) > end - start:
+        return False
+    ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+    return True
+
+
+def _arguments() -> tuple[int, int]:
+    """Return where the words of this process's command begin and end in its memory; twice 0 for unknown."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[45]), int(fields[46])  # proc(5) counts from 1, and the two before the name
+    except (OSError, IndexError):
+        return 0, 0
 
 
 def adopt_orphans() -> None:
@@ -158,6 +201,15 @@ def group_of(pid: int) -> int:
     """Return the process group of a process; 0 when it is gone."""
     try:
         return os.getpgid(pid)
+    except OSError:
+        return 0
+
+
+def parent_of(pid: int) -> int:
+    """Return the parent of a process; 0 when it is gone, and where there is no ``/proc``."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return 0
 

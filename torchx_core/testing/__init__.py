@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ReportProgress,
         ReportResult,
         Step,
+        Use,
     )
     from torchx_core.testing.wait import wait_until
 
@@ -44,6 +45,7 @@ __all__ = [
     "ReportResult",
     "SchedulerContract",
     "Step",
+    "Use",
     "fake_runner",
     "python_program",
     "wait_until",
@@ -61,6 +63,7 @@ _STEPS = (
     "ReportProgress",
     "ReportResult",
     "Step",
+    "Use",
 )
 _HOMES = {
     "FakeClock": "torchx_core.testing.clock",

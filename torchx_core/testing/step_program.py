@@ -10,6 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
+_ballast: list[bytearray] = []
+
 
 def main(steps: list[str]) -> None:
     """Carry out the steps in order."""
@@ -23,6 +25,8 @@ def main(steps: list[str]) -> None:
             _output(sys.stdout.fileno(), word, rest)
         elif word in ("progress", "metric", "result"):
             _report(word, rest)
+        elif word == "use":
+            _use(*rest.split(":"))
         else:
             _end_or_stay(word, rest)
 
@@ -53,6 +57,13 @@ def _report(word: str, rest: str) -> None:
         report.update(value=json.loads(rest))
     with Path(os.environ["TORCHX_REPORT_FILE"]).open("ab") as file:
         file.write(json.dumps(report).encode() + b"\n")
+
+
+def _use(cpu_s: str, memory_mb: str = "0") -> None:
+    _ballast.append(bytearray(int(memory_mb) << 20))  # written to, so that the kernel has to give it
+    until = sum(os.times()[:2]) + float(cpu_s)
+    while sum(os.times()[:2]) < until:
+        pass
 
 
 def _end_or_stay(word: str, rest: str) -> None:

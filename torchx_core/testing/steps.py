@@ -25,6 +25,7 @@ __all__ = [
     "ReportProgress",
     "ReportResult",
     "Step",
+    "Use",
     "read_step",
 ]
 
@@ -107,6 +108,18 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """Take so much memory, to the end of the attempt, and then so many seconds of CPU time."""
+
+    cpu_s: float
+    memory_mb: int = 0
+
+    def __str__(self) -> str:
+        """Return ``use:seconds:megabytes``."""
+        return f"use:{self.cpu_s}:{self.memory_mb}"
+
+
+@dataclass(frozen=True, slots=True)
 class FailUntil:
     """End with the exit code in every attempt before this one."""
 
@@ -161,6 +174,7 @@ Step: TypeAlias = (
     | Exit
     | Raise
     | Hold
+    | Use
     | FailUntil
     | ReportProgress
     | ReportMetric
@@ -200,6 +214,11 @@ def _hold(rest: str) -> Step:
     return Hold(ignore_term=bool(rest))
 
 
+def _use(rest: str) -> Step:
+    cpu_s, _, memory_mb = rest.partition(":")
+    return Use(float(cpu_s), int(memory_mb or 0))
+
+
 def _fail_until(rest: str) -> Step:
     attempt, _, code = rest.partition(":")
     return FailUntil(int(attempt), int(code or 1))
@@ -228,6 +247,7 @@ _READERS: Final[dict[str, Callable[[str], Step]]] = {
     "exit": lambda rest: Exit(int(rest)),
     "signal": Raise,
     "hold": _hold,
+    "use": _use,
     "fail-until": _fail_until,
     "progress": _progress,
     "metric": _metric,

@@ -355,7 +355,9 @@ class Attachment:
                         return
                 case Finding.OVER:
                     status = self.follow()
-                    self._next_attempt(f"{self.handle} ended {status.state}: {status.failure_summary()}")
+                    # its last lines have just been shown
+                    why = replace(status).failure_summary()
+                    self._next_attempt(f"{self.handle} ended {status.state}: {why}")
                 case Finding.GONE:
                     self._next_attempt(why_gone(self.record))
                 case Finding.LOST:

@@ -65,6 +65,8 @@ class Deferral:
     """How many lines were left out before; see `AppLog.left_out`."""
     end_task: bool = False
     """Whether a success may end the task from here, without a worker."""
+    links_awaited: bool = False
+    """Whether a link of the task's page is missing, as its replica has no host yet."""
 
     def to_json(self) -> dict[str, object]:
         """Return the trigger's arguments."""

@@ -90,6 +90,7 @@ __all__ = [
     "masked",
     "note_left",
     "present_state",
+    "push_link",
     "push_xcom",
     "read_note",
     "reschedule",
@@ -225,6 +226,18 @@ def push_xcom(context: Context, key: str, value: object) -> None:
     """Push an XCom of this task instance."""
     ti = _task_instance(context)
     ti.xcom_push(key=key, value=value)
+
+
+def push_link(context: Context, key: str, url: str) -> None:
+    """Push the XCom that a link of the task's page reads.
+
+    Raises:
+        AirflowUnavailableError: The server did not answer.
+    """
+    try:
+        push_xcom(context, key, url)
+    except AirflowRuntimeError as err:
+        raise AirflowUnavailableError(str(err)) from err
 
 
 def describe_outlet(context: Context, outlet: object, extra: dict[str, Any]) -> None:

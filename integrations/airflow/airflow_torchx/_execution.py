@@ -17,6 +17,7 @@ from airflow_torchx._deferral import CURSOR_KEY, NOTHING_FIRED, Deferral, Fired,
 from airflow_torchx._engine import AirflowFailException, AirflowTaskTimeout, Context
 from airflow_torchx._engine_logs import shown_before
 from airflow_torchx._interruption import Interruption
+from airflow_torchx._links import LinkingLog, Links
 from airflow_torchx._log import AppLog
 from airflow_torchx._memory import ProbingMemory, StoreMemory
 from airflow_torchx._outcome import deliver
@@ -24,7 +25,7 @@ from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._shown import Shown, ShownLine
 from airflow_torchx._sight import LOOK_AGAIN_S, OutOfSightError
 from airflow_torchx.hooks import TorchXHook
-from airflow_torchx.links.torchx import push_links
+from airflow_torchx.links.torchx import page_link
 from torchx_core.errors import InvalidInputError, SchedulerError, TorchXError, UnknownSchedulerException
 from torchx_core.launch import AppRequest, Target
 from torchx_core.runner import Runner
@@ -83,6 +84,7 @@ class Execution:
         self._killed = killed
         self._limits = limits
         self._this_try = _engine.this_try(context)
+        self._links = Links(operator, context, page_link(self._this_try))
         operator.operator_extra_links = ()  # for which Airflow would write XComs at the end, empty ones too
 
     def begin(self, *, follow_s: float | None) -> object:
@@ -91,7 +93,9 @@ class Execution:
         def work(attachment: Attachment) -> AppStatus | None:
             attachment.attach()
             _engine.push_xcom(self._context, "handle", attachment.handle)
-            self._show_links(attachment)
+            if self._operator.torchx_conn_id:  # by which the web server reaches the app, to show its page
+                _engine.push_xcom(self._context, "torchx_conn_id", self._operator.torchx_conn_id)
+            self._links.show(attachment)
             # A second deferral in one try would make the triggerer write its log over that of the first.
             if follow_s is None or attachment.record.unwatched or self._this_try.is_rescheduled:
                 return attachment.follow()
@@ -114,7 +118,7 @@ class Execution:
             else:
                 attachment.resume(fired.cursor or self._noted_cursor(), give_up_s=GIVE_UP_FIRST_S)
                 attachment.note_triggerer(sees_app=not fired.unseen)
-            self._show_links(attachment)
+            self._links.show(attachment)
             return self._follow_until_timeout(attachment)
 
         return self._run(work, fired)
@@ -166,6 +170,7 @@ class Execution:
             raise AirflowTaskTimeout(self._timeout_reason)
         log.show_end(status, attachment.handle)
         operator = self._operator
+        operator.ended = (attachment.handle, status)
         return deliver(
             self._context, operator.outlets, attachment.handle, status, operator.fail_on_exit_codes
         )
@@ -185,8 +190,9 @@ class Execution:
             with target.runner() as runner:
                 memory = self._memory(runner, target)
                 request = cache(partial(self._request, runner, target))
+                shown = LinkingLog(log, self._links)
                 attachment = Attachment(
-                    runner, memory, self._this_try, request, log, interruption.look, self._app_deadline
+                    runner, memory, self._this_try, request, shown, interruption.look, self._app_deadline
                 )
                 yield attachment, interruption
         except OutOfSightError as err:
@@ -237,17 +243,6 @@ class Execution:
         except (TorchXError, AirflowUnavailableError) as err:
             logger.warning("the app was not cancelled: %s", err)
 
-    def _show_links(self, attachment: Attachment) -> None:
-        """Make the links work; and hide the app's own secrets, which may be those of an older DAG."""
-        try:
-            app, status = attachment.app(), attachment.status()
-        except SchedulerError as err:
-            logger.warning("no links to %s: %s", attachment.handle, err)
-            return
-        for role in app.roles:
-            _engine.mask_secrets(role.env)
-        push_links(self._operator, self._context, app, status)
-
     def _defer(self, deferral: Deferral) -> NoReturn:
         from airflow_torchx.triggers import TorchXTrigger
 
@@ -260,6 +255,7 @@ class Execution:
             end_task=_engine.ends_without_worker(self._operator),
             limit_bytes=self._log_limit_bytes,
             quiet=self._operator.has_option_secrets,
+            links_awaited=self._links.awaited,
         )
         margin_s = self._limits.defer_margin_s
         timeout = None if deadline is None else timedelta(seconds=deadline - time.time() + margin_s)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from airflow_torchx import _engine
 from airflow_torchx._engine import AirflowException, AirflowFailException, Context
+from torchx_core.display.masking import mask_status
 from torchx_core.specs import AppHandle, AppState, AppStatus
+from torchx_core.specs.failure import find_failure
 
-__all__ = ["deliver", "status_xcoms"]
+__all__ = ["deliver", "failure_message", "status_xcoms"]
 
 
 def deliver(
@@ -32,11 +34,25 @@ def deliver(
         for outlet in outlets:
             _engine.describe_outlet(context, outlet, {"handle": handle, "result": status.result})
         return status.result
-    message = f"{status.failure_summary()}\n  app: {handle}"
-    first = next(iter(status.failed_replicas()), None)
-    if first is not None and first.exit_code in fail_on_exit_codes:
-        raise AirflowFailException(f"{message}\n  not retried: exit code {first.exit_code}")
+    message = failure_message(status, handle)
+    code = next((code for code in _exit_codes(status) if code in fail_on_exit_codes), None)
+    if code is not None:
+        raise AirflowFailException(f"{message}\n  not retried: exit code {code}")
     raise AirflowException(message)
+
+
+def failure_message(status: AppStatus, handle: AppHandle) -> str:
+    """Return why the app did not succeed, without secrets, and its handle; reads its last lines."""
+    return f"{mask_status(status, _engine.masked).failure_summary()}\n  app: {handle}"
+
+
+def _exit_codes(status: AppStatus) -> Iterator[int | None]:
+    """Yield the exit code of the replica that failed first, and of the rank that was why."""
+    for replica in status.failed_replicas()[:1]:
+        yield replica.exit_code
+    failure = find_failure(status)
+    if failure is not None and failure.in_rank:
+        yield failure.exit_code
 
 
 def status_xcoms(handle: AppHandle, status: AppStatus) -> dict[str, Any]:

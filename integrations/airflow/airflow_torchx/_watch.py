@@ -66,7 +66,7 @@ class Watch:
     resumed on: it goes on from the cursor, so nothing is lost and nothing shown twice.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (each is one thing that Airflow has, which this knows nothing of)
         self,
         runner: Runner,
         deferral: Deferral,
@@ -76,6 +76,8 @@ class Watch:
         hide: Callable[[Mapping[str, str]], Awaitable[None]],
         cursor: str | None = None,
         unread: Callable[[], int] = lambda: 0,
+        *,
+        heed: Callable[[Sequence[AppEvent]], Awaitable[None]] | None = None,
     ) -> None:
         """Do nothing yet.
 
@@ -88,6 +90,7 @@ class Watch:
             hide: Hides the secrets among a role's environment variables in everything shown from now on.
             cursor: How far an earlier watch has shown the log; None for the deferral's own.
             unread: How much of what was shown its reader has yet to read; 0 where nobody can tell.
+            heed: Told of each batch's events, shown or not, and of none now and then.
         """
         self._runner = runner
         self._deferral = deferral
@@ -97,6 +100,7 @@ class Watch:
         self._hide = hide
         self._cursor = self._saved = self._read = cursor or deferral.cursor
         self._unread = unread
+        self._heed = heed
         self._save_at = time.monotonic() + SAVE_EVERY_S
         self._ask_at = self._awake_at = time.monotonic()
         self._is_over = self._has_ended = False
@@ -158,6 +162,8 @@ class Watch:
                 await self._hold_back()
                 await self._show_all(batch)
                 self._log.tick()
+                if self._heed is not None:
+                    await self._heed(batch.events)
                 if batch.final_status is not None:
                     self._has_ended = True
                     self.drained = not self._quiet

@@ -35,6 +35,7 @@ def get_provider_info() -> dict[str, object]:
             {"integration-name": "TorchX", "python-modules": ["airflow_torchx.sensors"]},
         ],
         "extra-links": [
+            "airflow_torchx.links.torchx.TorchXPageLink",
             "airflow_torchx.links.torchx.TorchXRunLink",
             "airflow_torchx.links.torchx.TorchXServiceLink",
         ],

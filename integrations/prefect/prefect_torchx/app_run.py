@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
@@ -20,7 +21,8 @@ from prefect_torchx.order import Order
 from prefect_torchx.page import RunPage
 from prefect_torchx.resumption import Resumption
 from prefect_torchx.saved_position import SavedPosition
-from torchx_core.errors import SchedulerError, UnknownAppException
+from torchx_core.display.services import find_services
+from torchx_core.errors import AppStatusError, SchedulerError, UnknownAppException
 from torchx_core.runner import get_runner
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus, parse_app_handle
 
@@ -75,6 +77,7 @@ class AppRun:
         self._page: RunPage | None = None
         self._attachment: Attachment | None = None
         self._is_over = False
+        self._failure: AppStatusError | None = None
         self._reason = ""
 
     def __enter__(self) -> Self:
@@ -121,8 +124,8 @@ class AppRun:
         """
         if status.state is AppState.SUCCEEDED:
             return status.result
-        assert self._page is not None, "follow first"
-        raise self._page.failure(status, self.resumption.handle)
+        assert self._failure is not None, "follow first"
+        raise self._failure
 
     # --- blocking
 
@@ -262,6 +265,8 @@ class AppRun:
         assert attachment is not None, "attach first"
         status = yield from attachment.follow()
         self._is_over = True
+        if status.state is not AppState.SUCCEEDED and self._page is not None:
+            self._failure = self._page.failure(status, self.resumption.handle)
         yield from self._close(status, LOG_S)
         return status
 
@@ -340,15 +345,16 @@ class AppRun:
             keeper=saved_position,
             hidden=self._source.hidden,
         )
-        has_ports = any(role.port_map for role in app.roles)
-        locate = self._locate if has_ports else None
+        locate = partial(self._locate, app) if any(role.port_map for role in app.roles) else None
         return Attachment(self._runner, self._page, saved_position, self._me, handle, locate=locate)
 
-    def _locate(self, handle: AppHandle) -> None:
-        """Let the page link to the ports of the replicas while these run."""
+    def _locate(self, app: AppDef, handle: AppHandle) -> bool:
+        """Let the page link to the ports of the replicas while these run; return whether all have a host."""
         status = self._runner.status(handle)
-        if status is not None and self._page is not None:
-            self._page.locate(status)
+        if status is None or self._page is None:
+            return False
+        self._page.locate(status)
+        return None not in find_services(app, status).values()
 
     def _new_holder(self, flow_tries: tuple[FlowTry, ...]) -> Holder:
         caller = self._caller

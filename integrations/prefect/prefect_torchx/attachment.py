@@ -17,7 +17,7 @@ marked as given up, not yet cancelled   cancels it, waits for its end, submits t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from time import monotonic
@@ -90,7 +90,7 @@ class Attachment:
         me: Holder | None,
         handle: AppHandle | None = None,
         *,
-        locate: Callable[[AppHandle], None] | None = None,
+        locate: Callable[[AppHandle], bool] | None = None,
     ) -> None:
         """Do nothing yet.
 
@@ -100,7 +100,7 @@ class Attachment:
             places: How far they got.
             me: Who holds; None to look on: an onlooker never takes an app over and never cancels it.
             handle: The app held already; None to `attach` to one.
-            locate: Called once the app is seen to run; it may ask the scheduler.
+            locate: Asks the scheduler where the app's replicas are; see `Reading`.
         """
         self._runner = runner
         self._page = page
@@ -174,7 +174,8 @@ class Attachment:
                     return (yield from self._take(request, attempts, slot))  # somebody was quicker
         if has_failed(status):
             yield from self._show_rest(handle)
-            self._page.say(f"{handle} ended {status.state}: {status.failure_summary()}")
+            # its last lines have just been shown
+            self._page.say(f"{handle} ended {status.state}: {replace(status).failure_summary()}")
             return (yield from self._submit(request, slot, attempt + 1))
         self._handle = handle
         # To submit it again settles a half-done submit.

@@ -107,7 +107,7 @@ class LogShipper:
         self._items: deque[_Item] = deque()
         self._bytes = 0
         self._senders: list[Sender] = []
-        self._thread: threading.Thread | None = None
+        self._working: background.Work | None = None
         self._batch_limit = REQUEST_RECORDS
         self._failures = 0
         self._is_over = False
@@ -134,8 +134,8 @@ class LogShipper:
         """Begin to serve a sender."""
         with self._changed:
             self._senders.append(sender)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = background.start("torchx-log-shipper", self._work, self._stop)
+            if self._working is None or not self._working.is_under_way:
+                self._working = background.start("torchx-log-shipper", self._work, self._stop)
 
     def leave(self, sender: Sender) -> int:
         """Stop to serve a sender; return how many records of it are left behind."""
@@ -229,7 +229,7 @@ class LogShipper:
                 self._wait(None, until_nobody=False)
             if self._senders and not self._is_over:
                 return True
-            self._thread = None
+            self._working = None
             return False
 
     def _wait(self, pause_s: float | None, *, until_nobody: bool) -> None:

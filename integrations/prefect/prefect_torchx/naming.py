@@ -17,6 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from torchx_core.launch import AppRequest
+from torchx_core.schedulers.earlier_requests import in_former_words
 
 __all__ = ["FLOW_RUN", "REAPED", "FlowTry", "Holder", "Standing", "Work", "is_given_up", "stand"]
 
@@ -53,7 +54,8 @@ class Work:
             run: The flow run and the task.
             request: What to run, where, with which options.
         """
-        parts = [request.app.to_dict(), request.scheduler, dict(request.cfg), request.workspace]
+        app = in_former_words(request.app.to_dict())
+        parts = [app, request.scheduler, dict(request.cfg), request.workspace]
         return Work(
             name=request.app.name, identity=f"{run}\n{json.dumps(parts, sort_keys=True, default=str)}"
         )

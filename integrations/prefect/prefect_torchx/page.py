@@ -27,8 +27,6 @@ __all__ = ["RunPage"]
 
 LIMIT_BYTES = 100_000_000
 LOOK_EVERY_S = 0.05
-FAILURE_LINES = 10
-FAILURE_LINE_CHARS = 200
 MAX_TAILS = 10
 """Of how many replicas the last lines are shown, where a log was limited."""
 
@@ -135,16 +133,13 @@ class RunPage:
         self._send_mark()
 
     def failure(self, status: AppStatus, handle: AppHandle) -> AppStatusError:
-        """Return what went wrong: the summary first, the failed replica's last lines, then the handle.
+        """Return what went wrong: the summary, with the failed replica's last lines, then the handle.
 
-        Its status is masked like its message: Prefect may keep the exception, and users may print it.
+        Its status is masked like its message: Prefect may keep the exception, and users may print it. Last
+        lines that the status itself cannot read are those that came by here.
         """
-        replica = next(iter(status.failed_replicas()), None)
-        tail = self._tails.of(replica.role, replica.id)[-FAILURE_LINES:] if replica else []
-        last_lines = [f"  last lines of {replica.role}/{replica.id}:"] if replica and tail else []
-        last_lines += [f"    {line[:FAILURE_LINE_CHARS]}" for line in tail]
-        text = "\n".join([status.failure_summary(), *last_lines, f"  app: {handle}"])
-        return AppStatusError(mask_status(status, self._mask), self._mask(text))
+        masked = mask_status(status if status.last_lines else self._tails.explain(status), self._mask)
+        return AppStatusError(masked, self._mask(f"{masked.failure_summary()}\n  app: {handle}"))
 
     def close(self, status: AppStatus | None, *, limit_s: float = 60.0) -> None:
         """Show the end, and wait until everything has arrived; see `closing`."""

@@ -18,12 +18,13 @@ from prefect.events import emit_event
 from prefect_torchx.api import Api
 from prefect_torchx.artifacts import Artifacts, Drawn
 from torchx_core.display.curves import Curves, data_uri
-from torchx_core.display.masking import Mask
+from torchx_core.display.masking import Mask, mask_status
 from torchx_core.display.post_mortem import post_mortem
 from torchx_core.display.replicas import ReplicaTable
+from torchx_core.display.services import find_services, linked_page
 from torchx_core.display.tails import Tails
 from torchx_core.display.text import cut
-from torchx_core.schedulers import AppEvent, Metric, Progress, ReplicaChanged, StateChanged
+from torchx_core.schedulers import AppEvent, Link, Metric, Progress, ReplicaChanged, StateChanged
 from torchx_core.specs import AppDef, AppHandle, AppState, AppStatus
 from torchx_core.specs.handles import parse_app_handle
 
@@ -37,6 +38,8 @@ TRY_AGAIN_S = 2.0
 FIRST_WAIT_S = 0.5
 """How long the first picture waits, so that what starts together is drawn together."""
 MAX_RESULT_CHARS = 50_000
+MAX_LINKS = 100
+"""What the app links to itself, of so many."""
 
 
 @final
@@ -56,12 +59,13 @@ class Pictures:
         self._clock = clock
         self._begun = clock()
         self._artifacts: Final = Artifacts(_slug(app.name), flow_run_id, task_run_id)
-        self._announcements: Final = Announcements(app, flow_run_id, task_run_id, mask)
+        self._announcements: Final = Announcements(app, flow_run_id, task_run_id, tails, mask)
         self._lock: Final = threading.Lock()
         """Guards what follows."""
         self._replicas: Final = ReplicaTable(app)
         self._curves: Final = Curves()
         self._progress: dict[tuple[str, int], Progress] = {}
+        self._links: dict[tuple[str, int, str], Link] = {}
         self._announcements_due: list[Callable[[], None]] = []
         self._handle: AppHandle = ""
         self._status: AppStatus | None = None
@@ -100,6 +104,8 @@ class Pictures:
                     self._progress[event.role, event.replica] = event
                 case Metric():
                     self._curves.take(event)
+                case Link():
+                    self._links[event.role, event.replica, event.name] = event
                 case _:
                     return
             self._note_change()
@@ -163,17 +169,17 @@ class Pictures:
     def _draw_all(self) -> Iterator[tuple[str, Drawn]]:
         about = f"`{self._handle}`: {self._replicas.summary()}"
         rows = self._replicas.rows(time())
-        yield "replicas", Drawn(type="table", data=self._mask(json.dumps(rows)), description=about)
+        page = f"{about}\n\nIts page, where the app is seen: `torchx-core page {self._handle}`"
+        yield "replicas", Drawn(type="table", data=self._mask(json.dumps(rows)), description=page)
         if self._progress:
             yield "progress", self._draw_progress()
         if self._curves:
             yield "metrics", self._draw_curves()
         status = self._status
+        if links := [*self._draw_services(), *self._draw_links()]:
+            yield "links", Drawn(type="markdown", data="\n".join(links), description=about)
         if status is None:
             return
-        if links := find_links(self._app, status):
-            lines = "\n".join(f"- {name}: [{url}]({url})" for name, url in links.items())
-            yield "links", Drawn(type="markdown", data=lines, description=about)
         if status.result is not None:
             yield "result", self._draw_result(status.result)
         if status.is_terminal() and status.state is not AppState.SUCCEEDED:
@@ -194,6 +200,17 @@ class Pictures:
         table = ["| metric | replica | step | latest value |", "|---|---|---|---|", *rows]
         return Drawn(type="markdown", data="\n\n".join([*pictures, "\n".join(table)]))
 
+    def _draw_services(self) -> Iterator[str]:
+        links = find_links(self._app, self._status) if self._status is not None else {}
+        yield from (f"- {name}: [{url}]({url})" for name, url in links.items())
+
+    def _draw_links(self) -> Iterator[str]:
+        """Draw what the app links to itself; what no browser can open as text."""
+        for link in list(self._links.values())[:MAX_LINKS]:
+            name = f"{_plain(link.name)} of {_plain(link.role)}/{link.replica}"
+            page = linked_page(link)
+            yield self._mask(f"- {name}: [{page}]({page})" if page else f"- {name}: {_plain(link.target)}")
+
     def _draw_result(self, result: object) -> Drawn:
         text = cut(json.dumps(result, indent=2, default=str), MAX_RESULT_CHARS)
         return Drawn(type="markdown", data=self._mask(f"```json\n{text}\n```"))
@@ -210,13 +227,8 @@ def _slug(name: str) -> str:
 
 def find_links(app: AppDef, status: AppStatus) -> dict[str, str]:
     """Return names and addresses: each port of a ``port_map`` at its role's first replica."""
-    found = {"app": status.ui_url} if status.ui_url else {}
-    hosts = {role.role: role.replicas[0].hostaddr for role in status.roles if role.replicas}
-    for role in app.roles:
-        for name, port in role.port_map.items():
-            if hosts.get(role.name):
-                found[f"{role.name} {name}"] = f"http://{hosts[role.name]}:{port}"
-    return found
+    services = {name: url for name, url in find_services(app, status).items() if url}
+    return {"app": status.ui_url, **services} if status.ui_url else services
 
 
 def run_ids() -> tuple[str, str]:
@@ -230,16 +242,18 @@ def run_ids() -> tuple[str, str]:
 class Announcements:
     """Emits events whose resource is the app; Prefect adds the run and its deployment as related."""
 
-    def __init__(self, app: AppDef, flow_run_id: str, task_run_id: str, mask: Mask) -> None:
+    def __init__(self, app: AppDef, flow_run_id: str, task_run_id: str, tails: Tails, mask: Mask) -> None:
         """Emit nothing yet.
 
         Args:
             app: What runs.
             flow_run_id: In which flow run; empty without one.
             task_run_id: In which task run; empty without one.
+            tails: Knows what each replica printed last.
             mask: Hides secrets.
         """
         self._app = app
+        self._tails = tails
         self._mask = mask
         runs = {"flow-run": flow_run_id, "task-run": task_run_id}
         self._related = [
@@ -258,7 +272,8 @@ class Announcements:
         payload: dict[str, object] = {"state": str(event.state), "message": self._mask(event.msg)}
         if event.status is not None and event.state is not AppState.SUCCEEDED:
             failed = [f"{replica.role}/{replica.id}" for replica in event.status.failed_replicas()]
-            payload |= {"reason": self._mask(event.status.failure_summary()), "failed_replicas": failed}
+            reason = mask_status(self._tails.explain(event.status), self._mask).failure_summary()
+            payload |= {"reason": reason, "failed_replicas": failed}
         self._emit(event.state.name.lower(), handle, event.time, payload)
 
     def _emit(self, what: str, handle: AppHandle, time: float, payload: dict[str, object]) -> None:

@@ -12,11 +12,12 @@ from typing import Protocol, final
 from prefect_torchx import background
 from prefect_torchx.driver import TICK_S, Follow, Pause, Procedure, patiently
 from prefect_torchx.position import Position
+from torchx_core.display.services import may_tell_hosts
 from torchx_core.errors import InvalidCursorError, TorchXError
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, StateChanged
-from torchx_core.specs import AppHandle, AppState, AppStatus
+from torchx_core.specs import AppHandle, AppStatus
 
 __all__ = ["Page", "Reading", "is_unfinished"]
 
@@ -76,7 +77,7 @@ class Reading:
         handle: AppHandle,
         page: Page,
         position: Position | None,
-        locate: Callable[[], None] | None = None,
+        locate: Callable[[], bool] | None = None,
         is_overtaken: Callable[[], bool] | None = None,
     ) -> None:
         """Begin at the position, or at the start.
@@ -85,7 +86,8 @@ class Reading:
             handle: The app.
             page: Where its events go.
             position: How far they were shown before.
-            locate: Called once the app runs; it may ask the scheduler where its replicas are.
+            locate: Asks the scheduler where the app's replicas are, and returns whether all of that is known;
+                called when a replica may have got its host, until it is.
             is_overtaken: Asked now and then, in a thread, whether a later try shows the app in the same log.
         """
         self._handle = handle
@@ -94,8 +96,8 @@ class Reading:
         self._is_overtaken = is_overtaken
         self._ask_at = monotonic() + ASK_EVERY_S
         self._muted = False
-        self._runs = False
         self._cursor = position.cursor or None if position else None
+        self._to_locate = self._cursor is not None  # the replicas may have been started before
         self._patience = Patience(PATIENCE_S)
         self._deadline = float("inf")
         self._status: AppStatus | None = None
@@ -127,9 +129,9 @@ class Reading:
                 continue
             if not self._stopped:
                 return
-            if self._runs and self._locate is not None:
-                self._locate()
-                self._locate = None
+            if self._to_locate and self._locate is not None:
+                self._locate = None if self._locate() else self._locate
+                self._to_locate = False
 
     def _take(self, batch: Batch) -> bool:
         if batch.answered:
@@ -138,15 +140,15 @@ class Reading:
         for event in batch.events:
             if not self._muted:
                 self._page.write(event)
+            self._to_locate |= may_tell_hosts(event)
             if isinstance(event, StateChanged):
-                self._runs |= event.state is AppState.RUNNING
                 self._status = event.status or self._status
         if batch.events:
             self._cursor = batch.cursor
             if not self._muted:
                 self._page.mark(batch.cursor)
         self._page.tick()
-        to_locate = self._runs and self._locate is not None
+        to_locate = self._to_locate and self._locate is not None
         self._stopped = self._page.full or to_locate or monotonic() >= self._deadline
         return not self._stopped
 

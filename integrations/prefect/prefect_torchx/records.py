@@ -17,11 +17,12 @@ from typing import NamedTuple, TypeAlias, final
 
 from prefect_torchx.position import Position
 from torchx_core.display.levels import by_level
-from torchx_core.display.limits import LatestReports, Report
+from torchx_core.display.limits import LatestReports
 from torchx_core.display.masking import Mask
 from torchx_core.display.text import as_shown, describe, prefix
 from torchx_core.schedulers import (
     AppEvent,
+    Link,
     LogLines,
     LogsLost,
     Metric,
@@ -30,6 +31,7 @@ from torchx_core.schedulers import (
     Result,
     StateChanged,
 )
+from torchx_core.schedulers.events import Report
 from torchx_core.specs import AppState
 
 __all__ = ["MAX_TIMES", "Record", "Records"]
@@ -150,7 +152,7 @@ class Records:
             case Progress() | Metric():
                 self._reports.take(event)
                 self._show_reports(self._reports.due())
-            case ReplicaChanged() | Result() | LogsLost():
+            case ReplicaChanged() | Result() | Link() | LogsLost():
                 level = logging.WARNING if isinstance(event, LogsLost) else logging.INFO
                 level = _loudness(event.state) if isinstance(event, ReplicaChanged) else level
                 self._show(event, level)
@@ -185,7 +187,7 @@ class Records:
         for report in reports:
             self._show(report, logging.INFO)
 
-    def _show(self, event: ReplicaChanged | Progress | Metric | Result | LogsLost, level: int) -> None:
+    def _show(self, event: ReplicaChanged | Report | LogsLost, level: int) -> None:
         text = self._mask(f"{prefix(event)} {describe(event)}")
         source = _source(event.role, event.replica)
         if isinstance(event, Progress | Metric):

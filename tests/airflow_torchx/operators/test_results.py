@@ -41,6 +41,19 @@ def test_a_component_makes_the_app(dags: Dags) -> None:
     assert "[echo/0] words" in outcome.log
 
 
+def test_a_workspace_that_cannot_be_had_is_left_out_aloud(
+    dags: Dags, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So that one DAG serves a scheduler that builds workspaces and one that does not; the log says so."""
+    outcome = dags.run("""
+        app = AppDef("a", [Role("r", image="", entrypoint="echo", args=["without it"])])
+        TorchXRunOperator(task_id="t", app=app, workspace="/")
+    """)
+    assert outcome.state == "success"
+    assert "without it" in outcome.log
+    assert "ignored: roles['r'].workspace: local_cwd cannot lay files over an image" in caplog.text
+
+
 def test_an_error_among_the_results_shows_no_secret(dags: Dags) -> None:
     """An app may fail with what it was given in its message; what it returns is its own affair."""
     outcome = dags.run("""
@@ -73,7 +86,11 @@ def test_arguments_may_be_one_template() -> None:
             ComponentArgumentError,
             "'message'",
         ),
-        ({"app": APP, "workspace": "/"}, InvalidInputError, "local_cwd cannot build a workspace"),
+        (
+            {"app": APP, "workspace": "/", "cfg": "unsupported=refuse"},
+            InvalidInputError,
+            "local_cwd cannot build a workspace",
+        ),
         ({"app": APP, "scheduler": "local_cdw", "torchx_conn_id": "x"}, UnknownSchedulerException, "cwd"),
     ],
 )
@@ -119,6 +136,28 @@ def test_wrong_usage_is_not_retried(dags: Dags, code: int, apps: int) -> None:
     assert outcome.state == "failed"
     assert outcome.log.count("submitted local_cwd://") == apps
     assert f"replica r/0 failed with exit code {code}" in outcome.log
+
+
+RANK = '{"message": {"message": "SystemExit: 2", "errorCode": 2, "extraInfo": {"time": 1.0, "rank": "3"}}}'
+
+
+def test_wrong_usage_of_a_rank_is_not_retried(dags: Dags) -> None:
+    """Torchrun itself ends with 1, whatever its rank ends with."""
+    outcome = dags.run(
+        """
+        TorchXRunOperator(
+            task_id="t",
+            app=app("sh", "-c", "echo '{{ params.error }}' >$$TORCHELASTIC_ERROR_FILE; exit 1"),
+            retries=1,
+            retry_delay=timedelta(0),
+        )
+        """,
+        error=RANK,
+    )
+    assert outcome.state == "failed"
+    assert outcome.log.count("submitted local_cwd://") == 1
+    assert "rank 3 of replica r/0 failed with exit code 2" in outcome.log
+    assert "not retried: exit code 2" in outcome.log
 
 
 def test_an_outlets_event_has_the_result(dags: Dags) -> None:

@@ -47,6 +47,9 @@ def test_the_result_is_the_return_value(dags: Dags) -> None:
     handle, app = outcome.xcoms["t", "handle"], outcome.xcoms["t", "app"]
     assert isinstance(app, dict)
     assert (app["handle"], app["state"]) == (handle, "SUCCEEDED")
+    usage = app["roles"][0]["replicas"][0]["usage"]
+    assert usage["cpu_s"] > 0
+    assert usage["memory_peak_bytes"] > 1 << 20
     assert handle in _apps()
 
 
@@ -112,6 +115,23 @@ def test_a_failure_says_what_failed(dags: Dags) -> None:
     status = outcome.xcoms["t", "app"]
     assert isinstance(status, dict)
     assert status["state"] == "FAILED"
+
+
+@pytest.mark.parametrize("how", ["", ", deferrable=True"])
+def test_a_failure_leads_with_the_exception_of_a_program(dags: Dags, how: str) -> None:
+    """With its line, its traceback and what was printed last, also where a trigger has shown the log."""
+    outcome = dags.run(f"""
+        code = "import os; print('step 1', flush=True); raise ValueError('no ' + os.environ['API_TOKEN'])"
+        env = {{"API_TOKEN": "hunter22"}}
+        TorchXRunOperator(task_id="t", app=app(sys.executable, "-c", code, env=env){how})
+    """)
+    assert outcome.state == "failed"
+    told = outcome.log.partition("AirflowException: replica r/0 failed with exit code 1 (on ")[2]
+    headline, *rest = told.partition("  app: ")[0].split("\n")
+    assert headline.endswith("): ValueError: no *** (<string>:1); app is FAILED")
+    assert rest[0] == "  error: Traceback (most recent call last):"
+    assert rest[-3:] == ["  last lines of r/0:", "    step 1", ""]
+    assert "hunter22" not in told.partition("  app: ")[0]
 
 
 def test_a_retry_after_a_failure_starts_a_new_app(dags: Dags, tmp_path: Path) -> None:

@@ -83,9 +83,24 @@ def test_a_mistake_is_an_import_error_of_the_dag(arguments: dict[str, object], m
 @pytest.mark.parametrize("how", ["", "deferrable=True", "mode='reschedule'"])
 def test_a_failed_app_fails_it(dags: Dags, how: str) -> None:
     """With the words that the operator would use."""
-    state, log, _ = _run(dags, "exit 3", how)
+    state, log, _ = _run(dags, "echo last word; exit 3", how)
     assert state == "failed"
     assert "replica r/0 failed with exit code 3" in log
+    assert "  last lines of r/0:\n    last word\n" in log
+
+
+def test_what_a_failed_app_printed_shows_no_secret_of_its_own(dags: Dags) -> None:
+    """The app is somebody else's: Airflow has not been told what to hide."""
+    script = 'echo "refused $API_TOKEN"; exit 3'
+    role = Role("r", image="", entrypoint="sh", args=["-c", script], env={"API_TOKEN": "hunter22"})
+    with get_runner() as runner:
+        handle = runner.run(AppDef("a", [role]), "local_cwd")
+        outcome = dags.run(f"""
+            from airflow_torchx.sensors import TorchXSensor
+            TorchXSensor(task_id="t", handle="{handle}")
+        """)
+    assert "    refused ***" in outcome.log
+    assert "hunter22" not in outcome.log
 
 
 def test_it_leaves_the_app_alone_when_it_gives_up(dags: Dags) -> None:

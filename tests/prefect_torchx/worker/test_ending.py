@@ -54,15 +54,15 @@ def test_a_flow_run_that_was_to_be_cancelled_is() -> None:
 
 def test_the_message_leads_with_what_failed() -> None:
     """It is that of any failed app, with the app's handle."""
-    text = end_message(_failed(signal="SIGKILL"), HANDLE)
+    text = end_message(_failed(signal="SIGKILL"), HANDLE, str)
     assert text.startswith("replica flow/0 was killed by SIGKILL")
     assert text.endswith(HANDLE)
 
 
 def test_the_message_says_what_nobody_would_guess() -> None:
     """An app that is gone, and one that ended well without its flow run, are told apart."""
-    assert "is gone" in end_message(None, HANDLE)
-    assert "left its flow run unfinished" in end_message(AppStatus(AppState.SUCCEEDED), HANDLE)
+    assert "is gone" in end_message(None, HANDLE, None)
+    assert "left its flow run unfinished" in end_message(AppStatus(AppState.SUCCEEDED), HANDLE, str)
 
 
 def test_only_success_has_exit_code_zero() -> None:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from cli_apps import ended, submitted
 from cli_terminal import torchx_core
 
 from torchx_core.testing import Exit
+
+MINE = """
+from pathlib import Path
+Path("ran").touch()
+print("hello")
+def train(epochs: int, *, j: str = "1x1") -> AppDef:
+    \"\"\"Train.
+
+    Args:
+        epochs: how many
+    \"\"\"
+def _private() -> AppDef: ...
+def other() -> int: ...
+"""
 
 
 def completed(*words: str) -> list[str]:
@@ -30,7 +46,7 @@ def test_there_is_a_script_for_each_shell(shell: str) -> None:
 
 def test_commands_are_completed() -> None:
     """With what they do."""
-    assert completed("sta") == ["status"]
+    assert completed("sta") == ["status", "stacks"]
 
 
 def test_schedulers_are_completed() -> None:
@@ -46,12 +62,34 @@ def test_handles_are_completed() -> None:
     assert completed("status", "local_cwd://") == newest_first
     assert completed("status", "train") == newest_first
     assert completed("cancel", newest_first[0], "train-1") == newest_first[1:]
+    assert completed("log", "@") == ["@latest"]
 
 
 def test_components_are_completed() -> None:
-    """Only the first word; what follows is the component's."""
+    """Only the first word, and from a file those that it defines; anything else may be a file."""
     assert completed("run", "utils.e") == ["utils.echo"]
-    assert completed("run", "utils.echo", "utils.e") == []
+    Path("mine.py").write_text(MINE)
+    assert completed("run", "mine.py:") == ["mine.py:train"]
+    assert completed("run", "min") == ["file,min"]
+    assert completed("run", "dist.torchrun", "--script", "mi") == ["file,mi"]
+
+
+def test_the_arguments_of_a_component_are_completed() -> None:
+    """Its own, and none of `run`'s."""
+    assert completed("run", "-s", "local_cwd", "utils.sh", "--mem") == ["--memMB"]
+    assert completed("run", "utils.echo", "--msg", "x", "--num") == ["--num_replicas"]
+    assert completed("run", "utils.echo", "--wai") == []
+    assert completed("run", "--wai") == ["--wait"]
+
+
+def test_completing_runs_nobodys_code() -> None:
+    """The arguments of a component in a file, or in a module, are read from its text."""
+    Path("mine.py").write_text(MINE)
+    assert completed("run", "mine.py:train", "-") == ["--epochs", "-j", "--help"]
+    assert completed("run", "mine.train", "--e") == ["--epochs"]
+    assert completed("run", "mine.py:nothing", "--e") == []
+    assert completed("run", "missing.py:train", "--e") == []
+    assert not Path("ran").exists()
 
 
 def test_options_of_the_scheduler_are_completed() -> None:

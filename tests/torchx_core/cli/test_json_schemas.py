@@ -11,14 +11,18 @@ from typing import Any, TypeAlias, cast
 import pytest
 from cli_apps import Cli, app_file, ended, submitted
 
+from torchx_core import get_runner
 from torchx_core.cli.program import COMMANDS
 from torchx_core.testing import (
     Exit,
     FailUntil,
+    Hold,
     Print,
     ReportMetric,
     ReportProgress,
     ReportResult,
+    Use,
+    wait_until,
 )
 
 Json: TypeAlias = "dict[str, object]"
@@ -108,6 +112,8 @@ def test_a_dry_run(cli: Cli) -> None:
     [
         (["status", "{}"], "status"),
         (["wait", "{}"], "status"),
+        (["top", "{}"], "top"),
+        (["top", "-s", "local_cwd"], "top"),
         (["describe", "{}"], "describe"),
         (["list"], "list"),
         (["cancel", "{}"], "cancel"),
@@ -123,6 +129,7 @@ def test_a_dry_run(cli: Cli) -> None:
         (["configure"], "configure"),
         (["doctor"], "doctor"),
         (["log", "{}"], "event"),
+        (["page", "{}", "--out", "page.html"], "page"),
     ],
     ids=str,
 )
@@ -135,9 +142,9 @@ def test_every_command_prints_what_its_schema_says(cli: Cli, words: list[str], n
 
 
 def test_no_command_was_forgotten() -> None:
-    """Each command is in the table above, or is `run`."""
+    """Each command is in the table above, or is `run`, or goes inside a replica and prints what that does."""
     table = test_every_command_prints_what_its_schema_says.pytestmark[0].args[1]  # type: ignore[attr-defined]
-    assert {row[0][0] for row in table} | {"run"} == {*COMMANDS, "builtins"}
+    assert {row[0][0] for row in table} | {"run", "exec", "shell", "stacks"} == {*COMMANDS, "builtins"}
 
 
 @pytest.mark.parametrize(
@@ -159,3 +166,15 @@ def test_errors_are_documents_too(cli: Cli, words: list[str]) -> None:
     done = cli(*words, "--json")
     assert done.out == ""
     check("error", [json.loads(done.err)])
+
+
+def test_the_usage_of_what_runs(cli: Cli) -> None:
+    """Every figure that is known of a replica that runs."""
+    handle = submitted(Use(0.1, 20), Hold(), app_id="busy")
+    with get_runner() as runner:
+        wait_until(lambda: runner.usage(handle), 240)
+    for words in (["top"], ["top", handle]):
+        document = cli(*words, "--json").json
+        check("top", [document])
+        [app] = cast("dict[str, list[dict[str, list[object]]]]", document)["apps"]
+        assert len(app["replicas"]) == 1

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from torchx_core.cli.lines import LinePrinter, Selection
+from torchx_core.cli.lines import LastLines, LinePrinter, Selection
 from torchx_core.cli.styles import in_colour, plainly
 from torchx_core.schedulers import LogLines
 
@@ -46,8 +46,8 @@ def test_replicas_have_colours_of_their_own() -> None:
     ("selection", "expected"),
     [
         (Selection(), ("ab", "cd")),
-        (Selection(replicas=frozenset([0])), ("ab", "cd")),
-        (Selection(replicas=frozenset([1])), None),
+        (Selection(replicas=frozenset([("r", 0)])), ("ab", "cd")),
+        (Selection(replicas=frozenset([("r", 1)])), None),
         (Selection(regex=re.compile("c")), ("cd",)),
         (Selection(regex=re.compile("z")), None),
         (Selection(since=datetime.fromtimestamp(100, UTC)), ("ab", "cd")),
@@ -69,3 +69,31 @@ def test_a_line_has_an_end_unless_it_is_the_one_without() -> None:
     assert first is not None
     assert last is not None
     assert (first.eol, last.eol) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("most", "shown"),
+    [
+        (0, ""),
+        (1, "r/0 d"),
+        (2, "r/1 two pieces\nr/0 d"),
+        (3, "r/0 c\nr/1 two pieces\nr/0 d"),
+        (9, "r/0 a\nr/0 b\nr/0 c\nr/1 two pieces\nr/0 d"),
+    ],
+)
+def test_the_last_lines_are_whole(most: int, shown: str) -> None:
+    """Pieces of one line count once and stay together, whoever speaks in between; so does one without end."""
+    last = LastLines(most)
+    last.add([run("a", "b", "c"), run("two ", replica=1, eol=False)])
+    last.add([run("d", eol=False), run("pieces", replica=1)])
+    printer = LinePrinter(plainly, terminal=False)
+    text = "".join(map(printer.text, last.runs())) + printer.end()
+    assert text.rstrip("\n") == shown
+
+
+def test_the_end_of_a_long_line_is_kept_only_with_its_beginning() -> None:
+    """A piece that completes a line which is too far back is not shown as a line."""
+    last = LastLines(2)
+    last.add([run("begun ", eol=False), run("x", replica=1), run("y", replica=1)])
+    last.add([run("ended", "z", "zz")])
+    assert [line for piece in last.runs() for line in piece.lines] == ["z", "zz"]

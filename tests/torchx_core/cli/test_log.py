@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_apps import Cli, ended, state_of, submitted
-from cli_terminal import in_pipes
+from cli_terminal import in_pipes, torchx_core
 
 from torchx_core import get_runner
 from torchx_core.cli.log import LogTarget, parse_target
@@ -21,6 +21,7 @@ from torchx_core.testing import Exit, Hold, Print, PrintMany, wait_until
     [
         ("a://s/x", LogTarget("a://s/x")),
         ("a://s/x/", LogTarget("a://s/x")),
+        ("a:///x", LogTarget("a:///x")),
         ("a://s/x/r", LogTarget("a://s/x", "r")),
         ("a://s/x/r/0,12", LogTarget("a://s/x", "r", frozenset([0, 12]))),
         ("a://s/x/r/1,", LogTarget("a://s/x", "r", frozenset([1]))),
@@ -31,7 +32,7 @@ def test_a_target_is_a_handle_and_what_follows(text: str, target: LogTarget) -> 
     assert parse_target(text) == target
 
 
-@pytest.mark.parametrize("text", ["x", "a://x", "a:///x", "a://s/x/r/0/1", "a://s/x/r/zero", "a://s/x/r/-1"])
+@pytest.mark.parametrize("text", ["a://x", "a://s/x/r/0/1", "a://s/x/r/zero", "a://s/x/r/-1"])
 def test_what_is_no_target_is_refused(text: str) -> None:
     """Instead of showing another app's log."""
     with pytest.raises(MalformedAppHandleException):
@@ -55,6 +56,12 @@ def test_the_log_of_an_app_that_ended_is_whole(cli: Cli) -> None:
     [
         (["{}/main/1"], ["main/1 0", "main/1 1", "main/1 2"]),
         (["{}/main/0,1", "--regex", "[02]"], ["main/0 0", "main/0 2", "main/1 0", "main/1 2"]),
+        (["{}", "--replica", "1", "--grep", "2"], ["main/1 2"]),
+        (["{}", "--replica", "main/1", "--replica", "0", "--regex", "2"], ["main/0 2", "main/1 2"]),
+        (["{}/main", "--replica", "0"], ["main/0 0", "main/0 1", "main/0 2"]),
+        (["x/main/1", "--grep", "0"], ["main/1 0"]),
+        (["@latest", "--replica", "0", "-n", "2"], ["main/0 1", "main/0 2"]),
+        (["{}", "-n", "0"], []),
         (["{}", "--streams", "stderr"], []),
         (["{}", "--until", "1h"], []),
         (["{}/main/0", "--since", "1h"], ["main/0 0", "main/0 1", "main/0 2"]),
@@ -113,6 +120,22 @@ def test_a_replica_that_does_not_exist_is_refused(cli: Cli) -> None:
     assert done.code == 3
     assert "known: 0" in done.err
     assert "did you mean 'main'?" in cli("log", f"{handle}/mainn").err
+    assert "known: 0" in cli("log", handle, "--replica", "7").err
+    assert "did you mean 'main'?" in cli("log", handle, "--replica", "mainn/0").err
+    assert "not a replica: 'main'" in cli("log", handle, "--replica", "main").err
+    assert "leave out --replica" in cli("log", f"{handle}/main/0", "--replica", "0").err
+
+
+def test_the_last_lines_come_first_when_a_log_is_followed() -> None:
+    """Then whatever is printed from there on, nothing twice and nothing left out."""
+    handle = submitted(PrintMany(50), Print("held"), Hold())
+    wait_until(lambda: torchx_core("log", handle, "-n", "1").stdout == "main/0 held\n", 240)
+    with in_pipes("log", "-f", "-n", "2", handle) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "main/0 49\n"
+        _cancel(handle)
+        assert process.stdout.read() == "main/0 held\n"
+        assert process.wait() == 0
 
 
 def test_lines_are_json_documents(cli: Cli) -> None:

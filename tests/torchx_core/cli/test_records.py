@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
-from cli_apps import Cli, ended, state_of, submitted
+from cli_apps import Cli, app_file, ended, state_of, submitted
 
 from torchx_core import AppDef, get_runner
 from torchx_core.testing import Exit, Hold, Print, ReportResult, wait_until
@@ -65,6 +66,37 @@ def test_list_shows_only_the_states_asked_for(cli: Cli) -> None:
     assert "good" not in out
 
 
+def test_list_shows_the_newest_of_many(cli: Cli) -> None:
+    """Of those that are in the states asked for."""
+    for app_id, step in (("a", Exit(0)), ("b", Exit(0)), ("c", Exit(1))):
+        ended(submitted(step, app_id=app_id))
+    listed = cast("dict[str, list[dict[str, object]]]", cli("list", "-n", "2", "--json").json)
+    assert [app["app_id"] for app in listed["apps"]] == ["b", "c"]
+    newest = cli("list", "--state", "SUCCEEDED", "--limit", "1").out
+    assert [line.split()[0] for line in newest.splitlines()[1:]] == ["local_cwd://torchx/b"]
+
+
+def test_list_shows_the_apps_of_all_sessions(cli: Cli) -> None:
+    """Of every scheduler, or of the one that is named."""
+    ended(submitted(Exit(0), app_id="a"))
+    cli("run", "--session", "other", "--app", app_file(Exit(0)), "--app-id", "b")
+    for words in ((), ("-s", "local_cwd")):
+        out = cli("list", "--all-sessions", *words).out
+        assert [line.split()[0] for line in out.splitlines()[1:]] == [
+            "local_cwd://torchx/a",
+            "local_cwd://other/b",
+        ]
+    refused = cli("list", "--all-sessions", "--session", "other")
+    assert (refused.code, "--session excludes --all-sessions" in refused.err) == (2, True)
+
+
+def test_watch_looks_once_where_nothing_can_be_redrawn(cli: Cli) -> None:
+    """In a pipe, or as JSON."""
+    ended(submitted(Exit(0), app_id="a"))
+    assert cli("list", "--watch", "--json") == cli("list", "--json")
+    assert "local_cwd://torchx/a" in cli("list", "--watch").out
+
+
 def test_list_of_an_empty_session_is_empty(cli: Cli) -> None:
     """Nothing on stdout, so that a script can count lines."""
     assert cli("list", "-s", "local_cwd", "--session", "other")[:2] == (0, "")
@@ -98,6 +130,41 @@ def test_cancel_says_what_it_came_to(cli: Cli) -> None:
     )
     assert ended(handle).msg == "enough"
     assert cli("cancel", handle).out == f"{handle} is already terminal\n"
+
+
+def test_cancel_all_ends_what_runs_in_the_session(cli: Cli) -> None:
+    """And nothing else; there is no question where nobody can answer."""
+    ended(submitted(Exit(0), app_id="over"))
+    running = [submitted(Hold(), app_id=app_id) for app_id in ("a", "b")]
+    cli("run", "-d", "--session", "other", "--app", app_file(Hold()), "--app-id", "c")
+    done = cli("cancel", "--all", "--reason", "home time")
+    assert done == (0, "".join(f"{handle} is being cancelled\n" for handle in running), "")
+    assert [ended(handle).msg for handle in running] == ["home time"] * 2
+    other = "local_cwd://other/c"
+    assert state_of(other) in ("SUBMITTED", "PENDING", "RUNNING")
+    assert cli("cancel", "--all") == (0, "", "no app to cancel\n")
+    assert [line["handle"] for line in cli("cancel", "--all", "--session", "other", "--json").json_lines] == [
+        other
+    ]
+    ended(other)
+
+
+def test_cancel_all_says_what_it_could_not_cancel(cli: Cli, work: Path) -> None:
+    """The others are cancelled all the same."""
+    torn, whole = submitted(Exit(0), app_id="a"), submitted(Hold(), app_id="b")
+    ended(torn)
+    (work.parent / "state" / "local_cwd" / "torchx" / "a" / "spec.json").write_text("torn")
+    done = cli("cancel", "--all")
+    assert (done.code, done.out) == (4, f"{whole} is being cancelled\n")
+    assert f"{torn} was not cancelled: " in done.err
+    ended(whole)
+
+
+def test_cancel_wants_names_or_all(cli: Cli) -> None:
+    """Not both, and not neither."""
+    for words in ((), ("local_cwd://torchx/x", "--all")):
+        done = cli("cancel", *words)
+        assert (done.code, "name the apps to cancel, or give --all" in done.err) == (2, True)
 
 
 def test_cancel_records_who_did_it(cli: Cli) -> None:
@@ -180,3 +247,20 @@ def test_a_session_is_a_world_of_its_own(cli: Cli) -> None:
     assert "local_cwd://mine/x" in cli("list", "--session", "mine").out
     assert cli("prune", "--max-count", "0")[:2] == (0, "")
     assert state_of("local_cwd://mine/x") == "SUCCEEDED"
+
+
+def test_prune_of_all_sessions(cli: Cli) -> None:
+    """Each keeps its own newest; what runs is never touched, and a dry run deletes nothing."""
+    app = AppDef.from_yaml("name: a\nroles: [{name: r, image: '', entrypoint: 'true'}]")
+    for session in ("mine", "yours"):
+        with get_runner(session) as runner:
+            for app_id in ("old", "new"):
+                runner.wait(runner.run(app, "local_cwd", app_id=app_id))
+    running = submitted(Hold(), app_id="running")
+    bounds = ("prune", "--all-sessions", "--max-count", "1")
+    old = ["local_cwd://mine/old", "local_cwd://yours/old"]
+    assert cli(*bounds, "--dryrun").out.splitlines() == [f"{handle} would be deleted" for handle in old]
+    assert cli(*bounds, "-s", "local_cwd").out.splitlines() == [f"{handle} deleted" for handle in old]
+    assert {state_of(f"local_cwd://{session}/new") for session in ("mine", "yours")} == {"SUCCEEDED"}
+    assert state_of(running) in ("SUBMITTED", "RUNNING")
+    assert cli(*bounds, "--session", "mine").code == 2

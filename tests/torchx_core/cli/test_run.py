@@ -203,6 +203,20 @@ def test_a_dry_run_submits_nothing(cli: Cli) -> None:
     assert cli("list", "-s", "local_cwd").out == ""
 
 
+def test_a_dry_run_shows_no_more_than_the_beginning_of_a_whole_program(cli: Cli) -> None:
+    """Its other words are to be read; ``--json`` has everything."""
+    words = ["-s", "local_cwd", "dist.torchrun", "-j", "2x1", "--script", "train.py"]
+    done = cli("run", "--dryrun", *words)
+    assert max(map(len, done.out.splitlines())) <= 1200
+    assert len(done.out.splitlines()) < 200
+    assert "Run a program as Python would" in done.out
+    assert "lines more; --json shows all" in done.out
+    assert "exec torchrun" in done.out
+    exact = json.dumps(cli("run", "--dryrun", "--json", *words).json)
+    assert len(exact) > 10_000
+    assert "more; --json shows all" not in exact
+
+
 def test_an_interrupt_while_it_is_submitted_ends_what_would_be_left(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,8 +22,8 @@ EXPENSIVE = {
     "torchx_core.config",
     "yaml",
 }
-MOST_MODULES = 240
-"""`status` has 223 in the end: 33 of any Python, 11 of click, 90 of ours, and what those use."""
+MOST_MODULES = 250
+"""`status` has 247 in the end: 33 of any Python, 11 of click, 110 of ours, and what those use."""
 
 PROGRAM = """
 import sys

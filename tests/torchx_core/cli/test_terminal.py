@@ -10,6 +10,7 @@ import pytest
 from cli_apps import app_file, ended, state_of, submitted
 from cli_terminal import Terminal, in_terminal
 
+from torchx_core import get_runner
 from torchx_core.testing import (
     Exit,
     Hold,
@@ -52,7 +53,7 @@ def test_states_and_replicas_have_colours() -> None:
     ended(submitted(Exit(3)))
     with in_terminal("status", HANDLE) as terminal:
         assert terminal.exit_code() == 0
-        assert terminal.colour_of("FAILED") == "red"
+        assert terminal.colour_of("FAILED") == "d70000"
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         with in_terminal("status", HANDLE, env=env) as terminal:
             terminal.exit_code()
@@ -83,7 +84,7 @@ def test_ctrl_c_asks_and_cancels() -> None:
     with in_terminal("run", "--app", app_file(*LIVELY), "--app-id", "x") as terminal:
         terminal.wait_for("hello")
         terminal.interrupt()
-        terminal.wait_for("[c]ancel x, [d]etach")
+        terminal.wait_for("[c]ancel it   [d]etach")
         assert state_of(HANDLE) == "RUNNING"
         terminal.press("c")
         assert terminal.exit_code() == 125
@@ -107,6 +108,28 @@ def test_ctrl_c_asks_and_detaches() -> None:
         ]
         assert len(terminal.shown()) == len((HANDLE, "main/0 hello", "left", "follow it", "end it"))
     assert state_of(HANDLE) == "RUNNING"
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_question_is_whole_on_a_narrow_screen(columns: int) -> None:
+    """However long the app's id is: what may be pressed stands on a line of its own."""
+    app_id = "train-a-model-with-a-rather-long-name-nmqcjccnhgkmp"
+    app = app_file(Print("hello"), Hold(ignore_term=True))
+    run = ("run", "-cfg", "grace_s=8", "--app", app, "--app-id", app_id)
+    with in_terminal(*run, columns=columns) as terminal:
+        terminal.wait_for("hello")
+        terminal.interrupt()
+        terminal.wait_for("another key")
+        question, choices = terminal.shown()[-2:]
+        assert question.startswith("Ctrl-C: what shall become of train-a-model-with-a-")
+        assert choices == "  [c]ancel it   [d]etach, it runs on   another key: go on"
+        terminal.interrupt()
+        terminal.wait_for("cancelling train-a-model-with-a-")
+        assert terminal.shown()[-1] == "  Ctrl-C again: leave before it has ended"
+        assert not any("[c]ancel" in line for line in terminal.shown())
+        terminal.interrupt()
+        assert terminal.exit_code() == 130
+    assert str(ended(f"local_cwd://torchx/{app_id}").state) == "CANCELLED"
 
 
 def test_another_key_goes_on() -> None:
@@ -235,6 +258,27 @@ def test_delete_of_several_asks_first() -> None:
     assert [state_of(h) for h in (a, b, c)] == ["gone"] * 3
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_cancel_all_shows_the_apps_and_asks_first(columns: int) -> None:
+    """No is the answer of who only presses return; ``--yes`` asks nothing."""
+    handles = [submitted(Hold(), app_id=app_id) for app_id in ("train-nmqcjccnhgkmp", "train-bvkkjchvbglcf")]
+    with in_terminal("cancel", "--all", columns=columns) as terminal:
+        terminal.wait_for("cancel these 2 apps? [y/N]:")
+        assert [line.strip() for line in terminal.shown()[:2]] == handles
+        terminal.press("\r")
+        assert terminal.exit_code() == 1
+    assert all(state_of(handle) != "CANCELLED" for handle in handles)
+    with in_terminal("cancel", "--all", columns=columns) as terminal:
+        terminal.wait_for("[y/N]:")
+        terminal.press("y\r")
+        assert terminal.exit_code() == 0
+    assert [str(ended(handle).state) for handle in handles] == ["CANCELLED"] * 2
+    last = submitted(Hold(), app_id="x")
+    with in_terminal("cancel", "--all", "--yes", columns=columns) as terminal:
+        assert terminal.exit_code() == 0
+    assert str(ended(last).state) == "CANCELLED"
+
+
 def test_prune_asks_first() -> None:
     """Ctrl-C for an answer prunes nothing."""
     ended(submitted(Exit(0)))
@@ -252,3 +296,33 @@ def test_tables_are_cut_to_the_width_of_the_terminal() -> None:
         lines = terminal.shown()
     assert max(map(len, lines)) <= 60
     assert any(line.endswith("…") for line in lines)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_list_that_is_watched_stays_up_to_date(columns: int) -> None:
+    """Until ``q``; then what was seen last stays, and the terminal is as it was."""
+    handle = submitted(Hold(), app_id="train-nmqcjccnhgkmp")
+    with in_terminal("list", "--watch", columns=columns) as terminal:
+        terminal.wait_for("RUNNING")
+        terminal.wait_for("q: quit")
+        with get_runner() as runner:
+            runner.cancel(handle, grace_s=0)
+        terminal.wait_for("CANCELLED")
+        assert all(len(line) < columns for line in terminal.shown())
+        terminal.press("q")
+        assert terminal.exit_code() == 0
+        assert [line.split()[:2] for line in terminal.shown()] == [["HANDLE", "STATE"], [handle, "CANCELLED"]]
+        assert terminal.echoes()
+
+
+def test_a_list_that_is_watched_shows_the_newest_that_have_room() -> None:
+    """No line scrolls away."""
+    for number in range(9):
+        submitted(Exit(0), app_id=f"x{number}")
+    with in_terminal("list", "--watch", lines=6) as terminal:
+        terminal.wait_for("q: quit")
+        shown = terminal.shown()
+        assert shown[0].startswith("HANDLE")
+        assert [line.split()[0][-2:] for line in shown[1:-1]] == ["x6", "x7", "x8"]
+        terminal.press("q")
+        assert terminal.exit_code() == 0

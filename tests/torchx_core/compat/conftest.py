@@ -13,13 +13,19 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Install a distribution with a TorchX scheduler of its own; the value is where that keeps its apps.
 
     By TorchX's two ways: ``shelf`` by an entry point, ``attic`` by a module in ``torchx_plugins.schedulers``.
+    And the same scheduler with ``torchx`` changed to ``torchx_core`` in its imports, as ``bench``.
     """
     site, place = tmp_path / "site", tmp_path / "shelf"
     place.mkdir()
     info = site / "shelf-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[torchx.schedulers]\nshelf = torchx_shelf:create_scheduler\n")
+    (info / "entry_points.txt").write_text(
+        "[torchx.schedulers]\nshelf = torchx_shelf:create_scheduler\n"
+        "[torchx_core.schedulers]\nbench = core_shelf:create_scheduler\n"
+    )
+    source = Path(str(import_module("torchx_shelf").__file__)).read_text()
+    (site / "core_shelf.py").write_text(source.replace("from torchx.", "from torchx_core."))
     plugins = site / "torchx_plugins" / "schedulers"
     plugins.mkdir(parents=True)
     (plugins / "attic.py").write_text(
@@ -32,7 +38,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     _forget_plugins()
     yield place
     _forget_plugins()
-    for name in [name for name in sys.modules if name.startswith("torchx_plugins")]:
+    for name in [name for name in sys.modules if name.startswith(("torchx_plugins", "core_shelf"))]:
         del sys.modules[name]
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from torchx_shelf import Shelf
 
 from torchx_core import AppDef, Role, Runner, get_runner
-from torchx_core.compat._torchx import split_lines
 from torchx_core.compat.feed import Pace
 from torchx_core.compat.remote import RemoteBackend
 from torchx_core.errors import InvalidInputError, SchedulerError, UnknownAppException
 from torchx_core.schedulers import LogsLost, Stream
+from torchx_core.schedulers.api import split_lines
 from torchx_core.testing import FakeClock, wait_until
 
 BACKEND = "torchx:shelf"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from torchx_core import Runner, get_runner
+from torchx_core import AppDef, Resource, Role, Runner, get_runner
+from torchx_core.errors import SchedulerError
 from torchx_core.testing import SchedulerContract, Step, python_program
 
 
@@ -35,3 +38,36 @@ class TestEntryPoint(PluginContract):
     """Found by an entry point in TorchX's group."""
 
     backend = "torchx:shelf"
+
+
+class TestChangedImports(PluginContract):
+    """Written for TorchX, with ``torchx`` changed to ``torchx_core`` in its imports; found by our group."""
+
+    backend = "bench"
+
+
+def test_a_factory_of_torchx_may_be_given_to_a_runner(shelf: Path, tmp_path: Path) -> None:
+    """Whoever makes a runner of factories may hand it a scheduler of TorchX as well as one of ours."""
+    del shelf
+    from torchx_shelf import create_scheduler
+
+    with Runner("s", {"mine": create_scheduler}, scheduler_params={"state_dir": str(tmp_path)}) as runner:
+        role = Role("main", image="", entrypoint="echo", args=["hello"], resource=Resource(1, 0, 1))
+        handle = runner.run(AppDef("app", [role]), "mine")
+        assert list(runner.log_lines(handle, "main", should_tail=True)) == ["hello\n"]
+        assert handle.startswith("mine://s/app-")
+
+
+def test_torchxs_own_local_scheduler_has_one_name(tmp_path: Path) -> None:
+    """Each runner would have one of its own, which knows no app of another's and would submit it again."""
+
+    def create(session_name: str, **_: object) -> object:
+        upstream = importlib.import_module("torchx.schedulers.local_scheduler")
+        with ThreadPoolExecutor(1) as thread:  # in the main thread it would replace signal handlers
+            return thread.submit(upstream.create_scheduler, session_name).result()
+
+    with (
+        Runner("s", {"mine": create}, scheduler_params={"state_dir": str(tmp_path)}) as runner,
+        pytest.raises(SchedulerError, match=r"'mine'.*'torchx:local_cwd'"),
+    ):
+        runner.list("mine")

@@ -91,13 +91,17 @@ def rendered(role: Role) -> list[str]:
     return [role.entrypoint, *values.apply(role).args]
 
 
-def test_one_node_runs_torchrun_without_a_shell() -> None:
-    """It meets itself on a free port, whatever is asked for the rendezvous of several."""
+def test_one_node_meets_itself() -> None:
+    """On a free port, whatever is asked for the rendezvous of several; ranks start through our program."""
     app = dist.torchrun("--lr", "1", script="train.py", j="1x2", rdzv_backend="static", rdzv_conf="timeout=9")
-    assert rendered(app.roles[0]) == [
-        *("torchrun", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--rdzv_conf", "timeout=9"),
+    shell, flag, script, name, program, *words = rendered(app.roles[0])
+    assert (shell, flag, name) == ("sh", "-c", "torchrun")
+    assert script.endswith('\nexec torchrun "$@"\n')
+    assert program.startswith('"""Run a program as Python would')
+    assert words == [
+        *("--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", "--rdzv_conf", "timeout=9"),
         *("--rdzv_id", "app-1", "--nnodes", "1", "--nproc_per_node", "2", "--tee", "3", "--role", ""),
-        *("train.py", "--lr", "1"),
+        *("--", "train.py", "--lr", "1"),
     ]
 
 
@@ -106,14 +110,25 @@ def test_several_nodes_meet_at_replica_0() -> None:
     app = dist.torchrun(
         "a b", "$HOME", m="pkg.train", j="1:2x4", rdzv_backend="static", rdzv_conf="timeout=9"
     )
-    shell, flag, program, *words = rendered(app.roles[0])
+    shell, flag, script, *words = rendered(app.roles[0])
     assert (shell, flag) == ("sh", "-c")
-    assert "host=${RANK0:-localhost}" in program
+    assert "host=${RANK0:-localhost}" in script
+    assert words.pop(5).startswith('"""Run a program as Python would')
     assert words == [
         *("torchrun", "app-1", "1", "29500", ",timeout=9", "--rdzv_backend", "static", "--node_rank", "1"),
         *("--rdzv_id", "app-1", "--nnodes", "1:2", "--nproc_per_node", "4", "--tee", "3", "--role", ""),
-        *("-m", "pkg.train", "a b", "$HOME"),
+        *("--", "-m", "pkg.train", "a b", "$HOME"),
     ]
+
+
+def test_what_is_no_python_is_started_as_it_is() -> None:
+    """By torchrun alone where there is one node."""
+    app = dist.torchrun("prog", "-x", script=dist.NO_PYTHON, j="1x2")
+    assert rendered(app.roles[0])[:2] == ["torchrun", "--rdzv_backend"]
+    assert rendered(app.roles[0])[-3:] == ["--no-python", "prog", "-x"]
+    for nodes in ("1x2", "2x2"):
+        app = dist.torchrun("prog", script=dist.NO_PYTHON, j=nodes)
+        assert not any("TORCHX_RANK_PROGRAM" in word for word in rendered(app.roles[0]))
 
 
 @pytest.mark.parametrize("program", [{}, {"script": "a.py", "m": "a"}, {"script": ""}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from torchx_core import AppState, AppStatus, Runner, get_runner
+from torchx_core.components import dist
+from torchx_core.specs import macros
 
 HERE = str(Path(sys.executable).parent)
 
@@ -167,3 +170,33 @@ def test_torchrun_on_two_nodes_of_two_apps(runner: Runner, train: str) -> None:
         assert sorted(line.partition(":")[2] for line in ranks) == [
             f"rank {rank} of 2 ['a b', '$HOME']" for rank in (0, 1)
         ]
+
+
+def test_several_nodes_of_one_host_meet_on_a_port_that_is_theirs(
+    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every node is told the one that the scheduler holds; one that somebody chose is taken as it is."""
+    tool = tmp_path / "torchrun"
+    tool.write_text('#!/bin/sh\necho "$TORCHX_RANK0_PORT" "$2"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path), os.environ["PATH"]]))
+    told = ran(runner, "dist.torchrun", "-j", "3x1", "--script", "x.py")
+    [port] = {text.split()[0] for text in told}
+    assert [text.split() for text in told] == [[port, f"localhost:{port}"]] * 3
+    told = ran(runner, "dist.torchrun", "-j", "2x1", "--rdzv_port", "31000", "--script", "x.py")
+    assert [text.split()[1] for text in told] == ["localhost:31000"] * 2
+
+
+def test_nodes_whose_scheduler_holds_no_port_agree_on_one(tmp_path: Path) -> None:
+    """TorchX's own local scheduler says only that replica 0 is on this host."""
+    (tmp_path / "torchrun").write_text('#!/bin/sh\necho "$2"\n')
+    (tmp_path / "torchrun").chmod(0o755)
+    role = dist.torchrun(script="x.py", j="2x1").roles[0]
+    env = {"PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]]), "TORCHX_RANK0_HOST": "localhost"}
+    told: list[str] = []
+    for app_id, replica in (("a", "0"), ("a", "1"), ("b", "0")):
+        values = macros.Values(img_root="", app_id=app_id, replica_id=replica, rank0_env="TORCHX_RANK0_HOST")
+        words = ["sh", *values.apply(role).args]
+        told.append(subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout)
+    assert told[0] == told[1] != told[2]
+    assert told[0].startswith("localhost:2")

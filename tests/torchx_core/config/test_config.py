@@ -293,10 +293,8 @@ def test_known_sections(section: str) -> None:
     [
         ("\n[local_cdw]", r"f:2: unknown section \[local_cdw\]; known: component:<name>, "),
         ("[local_cdw]", r"local_cwd, local_dir.*did you mean 'local_cwd'\?; a scheduler is known"),
-        ("[DEFAULT]", r"f:1: unknown section \[DEFAULT\]"),
+        ("[DEFAULT]", r"f:1: \[DEFAULT\] adds nothing to other sections here"),
         ("[cli]", r"unknown section \[cli\]"),
-        ("[cli:status]", r"unknown section \[cli:status\]"),
-        ("[component:]", r"unknown section \[component:\]"),
         ("[tracker]", r"unknown section \[tracker\]"),
         ("[torchx:trakcer]", r"unknown section \[torchx:trakcer\]; .*did you mean 'torchx:tracker'"),
         ("[cli:run]\ncomponent=x\nschedule=y", r"f:3: unknown option 'schedule' in \[cli:run\]; known:"),
@@ -309,6 +307,18 @@ def test_what_nothing_reads_is_refused(text: str, message: str) -> None:
     """Before anything runs, whichever scheduler is used."""
     with pytest.raises(InvalidConfigError, match=message):
         parse_file(text, "f")
+
+
+@pytest.mark.parametrize("section", ["my_batch", "some tool", "cli:status", "aws_batch", "component:"])
+def test_what_belongs_to_others_is_ignored(section: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A scheduler that is not installed here, or another program: they may share the file."""
+    assert parse_file(f"[{section}]\nanything = 1\n[local_cwd]\nlog_dir = /x\n", "f").sections
+    told = [record.getMessage() for record in caplog.records]
+    assert (
+        told == []
+        if section in ("aws_batch", "component:")
+        else f"ignored: f:1: unknown section [{section}]" in told[0]
+    )
 
 
 def test_an_installed_scheduler_is_known_and_not_imported(

@@ -9,7 +9,7 @@ from local_apps import app_of
 
 from torchx_core.display.masking import hide, make_mask, mask_status, mask_values, reveal, secret_texts
 from torchx_core.errors import InvalidInputError
-from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.specs import AppState, AppStatus, LastLines, ReplicaStatus, RoleStatus
 
 
 def test_secrets_of_the_app_are_masked() -> None:
@@ -54,6 +54,16 @@ def test_what_a_program_has_said_in_a_status_is_masked() -> None:
     assert json.loads(masked.roles[0].replicas[0].structured_error_msg) == {"message": {"message": "bad ***"}}
     assert masked.roles[0].replicas[0].exit_code == 3
     assert status.msg == "hunter2"
+
+
+def test_last_lines_are_masked_before_they_are_cut() -> None:
+    """Half a secret would not be recognised; the status that was masked keeps its own."""
+    replica = ReplicaStatus(0, AppState.FAILED, "r", "h", exit_code=3)
+    status = AppStatus(AppState.FAILED, roles=[RoleStatus("r", [replica])])
+    status.last_lines = lambda _: LastLines(["x" * 195 + "hunter2-and-more"], [])
+    masked = mask_status(status, mask_values(["hunter2-and-more"]))
+    assert masked.failure_summary().endswith("x***")
+    assert "hunte" in status.failure_summary()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -102,3 +103,13 @@ def test_what_a_program_says_is_never_a_link_a_picture_or_html() -> None:
             assert "<" not in row
             assert r"\!\[p\](" in row
             assert r"\[log in\](" in row
+
+
+def test_a_rank_and_its_exception_lead() -> None:
+    """As in every message of the failure; where it was raised stands with its traceback."""
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nKeyError: 1'
+    extra = {"py_callstack": trace, "time": 1.0, "rank": "3"}
+    told = json.dumps({"message": {"message": "KeyError: 1", "errorCode": 1, "extraInfo": extra}})
+    report = _report(_status(AppState.FAILED, _failed(0, exit_code=1, structured_error_msg=told)))
+    assert report.startswith("# Rank 3 of replica r/0 failed with exit code 1: KeyError: 1\n")
+    assert f"## Its error\n\nAt `a.py:3, in f`.\n\n```text\n{trace}\n```" in report

@@ -6,7 +6,7 @@ from local_apps import app_of
 
 from torchx_core.display.replicas import MAX_ROWS, ReplicaTable
 from torchx_core.schedulers import ReplicaChanged
-from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus, Usage
 
 
 def _changed(replica: int, state: AppState, **what: Any) -> ReplicaChanged:
@@ -28,6 +28,7 @@ def test_a_row_follows_the_latest_attempt() -> None:
     table = ReplicaTable(app_of("true"))
     table.take(_changed(0, AppState.RUNNING))
     assert table.rows(11.5)[0]["duration"] == "1.5 s"
+    assert (table.rows(11.5)[0]["cpu"], table.rows(11.5)[0]["memory"]) == ("", "")
     table.take(_changed(0, AppState.FAILED, time=12.0, signal="SIGKILL", msg="out of memory"))
     [row] = table.rows(99.0)
     assert (row["state"], row["exit"], row["duration"], row["message"]) == (
@@ -44,10 +45,14 @@ def test_a_row_follows_the_latest_attempt() -> None:
 def test_at_the_end_the_status_is_believed() -> None:
     """It knows hosts, and what happened while nobody followed."""
     table = ReplicaTable(app_of("true"))
-    known = ReplicaStatus(id=0, state=AppState.FAILED, role="r", hostname="node7", exit_code=3, attempt=2)
+    usage = Usage(cpu_s=90.0, memory_peak_bytes=512 << 20, memory_limit_bytes=2 << 30)
+    known = ReplicaStatus(
+        id=0, state=AppState.FAILED, role="r", hostname="node7", exit_code=3, attempt=2, usage=usage
+    )
     table.complete(AppStatus(state=AppState.FAILED, roles=[RoleStatus("r", [known])]))
     [row] = table.rows(0.0)
     assert (row["state"], row["exit"], row["attempt"], row["host"]) == ("FAILED", "3", 3, "node7")
+    assert (row["cpu"], row["memory"]) == ("0:01:30", "512 MB of 2.0 GB")
 
 
 def test_of_a_great_many_those_in_trouble_come_first() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from torchx_core.display.tails import TAIL_LINE_CHARS, TAIL_LINES, Tails
 from torchx_core.schedulers import LogLines
+from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
 
 
 def _lines(*texts: str, replica: int = 0) -> LogLines:
@@ -25,3 +26,17 @@ def test_long_lines_are_cut_after_they_are_masked() -> None:
     tails = Tails(lambda line: line.replace("secret", "***"))
     tails.remember(_lines("x" * (TAIL_LINE_CHARS - 3) + "secret" + "y" * 10))
     assert tails.of("r", 0) == ["x" * (TAIL_LINE_CHARS - 3) + "***" + "…"]
+
+
+def test_a_status_is_explained_by_them() -> None:
+    """It leads with what a replica printed on stderr; the status itself stays what it was."""
+    tails = Tails()
+    tails.remember(_lines("out"))
+    trace = ("Traceback (most recent call last):", '  File "a.py", line 3, in f', "KeyError: 1")
+    tails.remember(_lines(*trace)._replace(stream="stderr"))
+    tails.remember(_lines(*(f"later {number}" for number in range(TAIL_LINES))))
+    replica = ReplicaStatus(0, AppState.FAILED, "r", "", exit_code=1)
+    status = AppStatus(AppState.FAILED, roles=[RoleStatus("r", [replica])])
+    headline = "replica r/0 failed with exit code 1: KeyError: 1 (a.py:3, in f); app is FAILED"
+    assert tails.explain(status).failure_summary().startswith(headline)
+    assert status.failure_summary() == "replica r/0 failed with exit code 1; app is FAILED"

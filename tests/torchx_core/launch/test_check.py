@@ -17,13 +17,22 @@ def test_a_workspace_is_taken_where_one_can_be_built() -> None:
     check_target(Target(scheduler="local_dir"), "./src")
 
 
+def test_a_workspace_is_left_out_where_none_can_be_built() -> None:
+    """With a warning when the app is submitted, unless the options say ``refuse``; so one file serves all."""
+    check_target(Target(scheduler="local_cwd"), "./src")
+    assert target_options("local_cwd", "./src") is not None
+    with pytest.raises(InvalidInputError, match="torchx:slurm cannot build"):
+        target_options("torchx:slurm", "./src")
+
+
 @pytest.mark.parametrize(
     ("scheduler", "cfg", "workspace", "error", "message"),
     [
         ("local_cdw", None, None, UnknownSchedulerException, "did you mean 'local_cwd'"),
         ("local_cwd", {"grase_s": 5}, None, InvalidRunConfigException, "did you mean 'grace_s'"),
         ("local_cwd", "grace_s=soon", None, InvalidRunConfigException, "grace_s must be float"),
-        ("local_cwd", None, "./src", InvalidInputError, "local_cwd cannot build a workspace: './src'"),
+        ("local_cwd", "unsupported=refuse", "./src", InvalidInputError, "cannot build a workspace: './src'"),
+        ("torchx:slurm", None, "./src", InvalidInputError, "torchx:slurm cannot build a workspace: './src'"),
     ],
 )
 def test_a_target_that_cannot_work_is_refused(

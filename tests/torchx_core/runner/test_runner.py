@@ -128,7 +128,19 @@ def test_sessions_have_apps_of_the_same_id() -> None:
     assert list(host.apps) == [("a", "one"), ("b", "one")]
 
 
-@pytest.mark.parametrize("session", ["", "a/b", "a b"])
+def test_a_session_may_have_no_name() -> None:
+    """As with TorchX, whose Runner("") makes such handles: they lead back to its apps, from any session."""
+    host = FakeHost()
+    handle = Runner("", {"fake": host.scheduler}).run(demo("print:unnamed"), "fake", app_id="one")
+    assert handle == "fake:///one"
+    assert list(host.apps) == [("", "one")]
+    other = Runner("other", {"fake": host.scheduler})
+    assert list(other.log_lines(handle, "worker", should_tail=True)) == ["unnamed\n"]
+    assert other.list("fake") == []
+    assert [row.app_handle for row in Runner("", {"fake": host.scheduler}).list("fake")] == [handle]
+
+
+@pytest.mark.parametrize("session", ["a/b", "a b"])
 def test_a_session_that_no_handle_can_hold_submits_nothing(session: str) -> None:
     """It is refused before anything runs."""
     host = FakeHost()
@@ -180,9 +192,9 @@ def test_an_app_of_torchx_is_accepted() -> None:
 
 
 def test_a_workspace_is_refused_where_nothing_can_build_it() -> None:
-    """Rather than running without the user's files."""
+    """Where that is asked for, rather than running without the user's files."""
     with pytest.raises(InvalidInputError, match="workspace"):
-        fake_runner().run(demo(), "fake", workspace="/src")
+        fake_runner().run(demo(), "fake", {"unsupported": "refuse"}, workspace="/src")
 
 
 def test_a_role_that_the_app_has_not_is_refused_with_the_closest_name() -> None:

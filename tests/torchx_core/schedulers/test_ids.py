@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from torchx_core.schedulers.ids import make_unique
+from torchx_core.schedulers.ids import get_len_random_id, make_unique, random_id, random_uint64
 from torchx_core.specs import make_app_handle
 
 
@@ -27,3 +27,16 @@ def test_the_name_can_be_recognised() -> None:
 def test_ids_do_not_repeat() -> None:
     """Apps of one name get different ids."""
     assert len({make_unique("train") for _ in range(1000)}) == 1000
+
+
+def test_random_letters_come_in_any_number() -> None:
+    """The letters are those of ids, and no call gives what another gave."""
+    for length in (1, 6, 100):
+        assert re.fullmatch(r"[a-z]+", get_len_random_id(length))
+        assert len(get_len_random_id(length)) == length
+    assert make_unique("train", 6).startswith("train-")
+    assert len(make_unique("train", 6)) == len("train-") + 6
+    assert random_id() != random_id()
+    for most, letters in ((None, 13), (20, 13), (6, 6), (0, 0), (-1, 0)):
+        assert len(random_id(most)) == letters
+    assert random_uint64() != random_uint64() < 2**64

@@ -21,11 +21,8 @@ class Signed(Role):
 
     def pre_proc(self, scheduler: str, dryrun_info: AppDryRunInfo[T]) -> AppDryRunInfo[T]:
         request: Any = dryrun_info.request
-        first, *others = request.plan.replicas
-        signed = first._replace(
-            env={**first.env, "SIGNED": f"{first.env.get('SIGNED', '')}{self.name}@{scheduler} "}
-        )
-        request.plan = request.plan._replace(replicas=[signed, *others])
+        env = next(iter(request.role_params.values()))[0].env
+        env["SIGNED"] = f"{env.get('SIGNED', '')}{self.name}@{scheduler} "
         return dryrun_info
 
 

@@ -44,6 +44,16 @@ def test_the_error_is_that_of_the_replica_that_failed_first() -> None:
     assert app_status(AppState.CANCELLED, replicas[:1], num_restarts=0).structured_error_msg == NONE
 
 
+def test_a_peer_s_loss_is_not_the_app_s_error() -> None:
+    """Nor is it where the one that caused it was told to end before its own end was seen."""
+    lost = '{"message": "Connection closed by peer"}'
+    cause = '{"message": {"message": "bad batch", "extraInfo": {"time": 0.5, "rank": 3}}}'
+    peer = _replica("w", 0, AppState.FAILED, lost, 1.0)
+    for state in (AppState.FAILED, AppState.CANCELLED):
+        replicas = [peer, _replica("w", 1, state, cause, 2.0)]
+        assert app_status(AppState.FAILED, replicas, num_restarts=0).structured_error_msg == cause
+
+
 @pytest.mark.parametrize(
     ("code", "exit_code", "signal"), [(None, None, None), (3, 3, None), (137, None, "SIGKILL")]
 )

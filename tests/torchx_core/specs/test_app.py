@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from importlib import import_module
 
 import pytest
 
-from torchx_core.errors import NotFoundError
 from torchx_core.specs import MISSING, NULL_RESOURCE, AppDef, AppDryRunInfo, RetryPolicy, Role
 
 
 def test_fields_of_a_role() -> None:
     """Names and order are TorchX's, so that positional arguments mean the same."""
-    assert [f.name for f in fields(Role)] == [
+    assert [f.name for f in fields(Role) if not f.kw_only] == [
         "name",
         "image",
         "min_replicas",
@@ -48,9 +48,9 @@ def test_roles_by_name() -> None:
 
 
 def test_unknown_role() -> None:
-    """A missing role is a LookupError that names the close one."""
+    """A missing role is a KeyError, as in TorchX, that names the close one."""
     app = AppDef("app", roles=[Role("trainer", "img")])
-    with pytest.raises(NotFoundError, match=r"app 'app' has no role 'trainr'.*did you mean 'trainer'"):
+    with pytest.raises(KeyError, match=r"^app 'app' has no role 'trainr'.*did you mean 'trainer'"):
         app["trainr"]
 
 
@@ -64,3 +64,12 @@ def test_pre_proc_keeps_the_request() -> None:
     """A plain role leaves the request as it is."""
     info = AppDryRunInfo({"cmd": "x"}, repr)
     assert Role("a", "img").pre_proc("local", info) is info
+
+
+def test_base_image_is_accepted_and_not_read() -> None:
+    """By its name only: the positions are those of TorchX today, as dataclass fields tell them."""
+    old = Role("trainer", "img", base_image="base")
+    assert old == Role("trainer", "img")
+    assert "base_image" not in AppDef("app", [old]).to_json()
+    theirs = [field.name for field in fields(import_module("torchx.specs").Role)]
+    assert [field.name for field in fields(Role) if not field.kw_only] == theirs

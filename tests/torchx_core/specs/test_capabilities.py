@@ -4,7 +4,6 @@ from importlib import import_module
 
 import pytest
 
-from torchx_core.errors import InvalidAppError
 from torchx_core.specs import (
     NA,
     TORCHX_CONTEXT_NAME,
@@ -49,7 +48,7 @@ def test_what_is_not_there_is_the_default() -> None:
 def test_a_value_of_another_type_is_refused(key: CapabilityKey[object], value: object, message: str) -> None:
     """A bool is no int, though Python says so."""
     resource = Resource(1, 0, 1, {key.key: value})
-    with pytest.raises(InvalidAppError, match=message):
+    with pytest.raises(TypeError, match=message):
         key.get(resource)
 
 

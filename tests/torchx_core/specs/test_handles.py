@@ -11,7 +11,7 @@ from torchx_core.specs import MalformedAppHandleException, ParsedAppHandle, make
 
 FIRST = string.ascii_letters + string.digits + "_"
 schedulers = st.builds(str.__add__, st.sampled_from(FIRST), st.text(FIRST + ".:+-", max_size=12))
-parts = st.text(min_size=1, max_size=20).filter(lambda t: t.isprintable() and not set(t) & {" ", "/"})
+parts = st.text(max_size=20).filter(lambda t: t.isprintable() and not set(t) & {" ", "/"})
 
 
 def made(scheduler: str, session: str, app_id: str) -> bool:
@@ -28,7 +28,7 @@ def parsed(handle: str) -> ParsedAppHandle | None:
     return None
 
 
-@given(schedulers, parts, parts)
+@given(schedulers, parts, parts.filter(bool))
 def test_round_trip(scheduler: str, session: str, app_id: str) -> None:
     """Whatever can be made into a handle is parsed back into the same parts."""
     assert parse_app_handle(make_app_handle(scheduler, session, app_id)) == (scheduler, session, app_id)
@@ -60,7 +60,6 @@ def test_scheduler_names(scheduler: str) -> None:
         ("local://sa", "0 '/' after '://' instead of one"),
         ("local://s/a/b", "2 '/' after '://' instead of one"),
         ("a://b://c/d", "3 '/' after '://' instead of one"),
-        ("local:///a", "session '' is empty"),
         ("local://s/", "app id '' is empty"),
         ("local://s s/a", "session 's s' has white space"),
         ("local://s/a\n", r"app id 'a\\n' has white space or a control character"),

@@ -161,3 +161,12 @@ def test_wrong_options(options: list[str], message: str) -> None:
     """The error names the position, quotes what was given and says what is allowed."""
     with pytest.raises(InvalidAppError, match=message):
         parse_mounts(options)
+
+
+@pytest.mark.parametrize("builtin", [KeyError, ValueError])
+@pytest.mark.parametrize("options", [["src=/a"], ["typ=bind"], ["type=bind"], ["type=wrong"]])
+def test_wrong_options_are_errors_as_torchx_has_them(options: list[str], builtin: type[Exception]) -> None:
+    """Code that catches what TorchX raises catches ours, whose message has no quotes around it."""
+    with pytest.raises(builtin) as caught:
+        parse_mounts(options)
+    assert str(caught.value).startswith("mounts[0]: ")

@@ -275,3 +275,19 @@ def test_the_function_hides_the_module_of_its_name() -> None:
     """``specs.resource`` is TorchX's function; the module beside it stays importable."""
     assert callable(cast("object", resource))
     assert import_module("torchx_core.specs.resource").Resource is Resource
+
+
+def test_every_function_of_torchx_for_aws_is_there() -> None:
+    """With the same figures and the same instance type."""
+    theirs = import_module("torchx.specs.named_resources_aws")
+    names = [name for name in dir(theirs) if name.startswith("aws_")]
+    assert len(names) > 50
+    for name in names:
+        ours = getattr(named_resources_aws, name)()
+        assert vars(ours) == vars(getattr(theirs, name)()), name
+        assert (
+            named_resources_aws.instance_type_from_resource(ours)
+            == ours.capabilities["node.kubernetes.io/instance-type"]
+        )
+    assert named_resources_aws.instance_type_from_resource(NULL_RESOURCE) is None
+    assert not hasattr(named_resources_aws, "aws_p99_huge")

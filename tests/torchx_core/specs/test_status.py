@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import fields
+from importlib import import_module
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,9 +56,9 @@ def test_json_round_trip(status: AppStatus) -> None:
 @given(statuses)
 def test_every_status_can_be_shown(status: AppStatus) -> None:
     """Formatting, the summary and repr never fail, whatever the texts hold."""
-    assert status.format().startswith(f"AppStatus:\n  State: {status.state}\n")
+    assert status.format().startswith(f"AppStatus:\n    State: {status.state}\n")
     assert bool(status.failure_summary()) == (status.state is not AppState.SUCCEEDED)
-    assert repr(status).startswith(f'AppStatus:\n  state: "{status.state}"\n')
+    assert yaml.safe_load(repr(status))["AppStatus"]["msg"] == status.msg
 
 
 def test_fields() -> None:
@@ -149,3 +151,16 @@ def test_raise_for_status_carries_the_status() -> None:
     error = pickle.loads(pickle.dumps(caught.value))
     assert error.status == status
     assert str(error) == "app is CANCELLED, not SUCCEEDED\n  message: cancelled by user action"
+
+
+def test_json_has_the_keys_of_torchx() -> None:
+    """Each with the same value, where TorchX has one; TorchX's document is read as well."""
+    theirs = import_module("torchx.specs")
+    status = AppStatus(AppState.FAILED, 2, "gone", ui_url="http://here", roles=[RoleStatus("a", [])])
+    document = theirs.AppStatus(
+        theirs.AppState.FAILED, 2, "gone", ui_url="http://here", roles=[theirs.RoleStatus("a", [])]
+    ).to_json()
+    assert {name: status.to_json()[name] for name in document} == document
+    assert status.roles[0].to_json() == theirs.RoleStatus("a", []).to_json()
+    assert AppStatus.from_json(document) == status
+    assert status.to_json(filter_roles=[]) == status.to_json()

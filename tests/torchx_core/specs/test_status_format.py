@@ -1,17 +1,30 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
 import yaml
 
-from torchx_core.specs import AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
 
 ERROR = json.dumps(
     {"message": {"message": "OOM\nat line 3", "errorCode": 9, "extraInfo": {"timestamp": "0"}}}
 )
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set this host's clock to UTC."""
+    with monkeypatch.context() as change:
+        change.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 def replica(number: int = 0, state: AppState = AppState.FAILED, **facts: Any) -> ReplicaStatus:
@@ -115,6 +128,7 @@ def test_host_is_left_out_when_unknown() -> None:
     assert status.failure_summary() == "replica trainer/0 failed with exit code 1; app is FAILED"
 
 
+@pytest.mark.usefixtures("utc")
 def test_format() -> None:
     """One line per replica in order, details below, the app's facts around."""
     status = AppStatus(
@@ -136,24 +150,25 @@ def test_format() -> None:
     )
     assert status.format() == (
         "AppStatus:\n"
-        "  State: FAILED\n"
-        "  Num Restarts: 1\n"
-        "  Roles:\n"
-        "   *trainer/0: FAILED (exit code: 9)\n"
-        "      timestamp: 1970-01-01T00:00:00Z\n"
-        "      hostname: h1\n"
-        "      error_msg: OOM\n"
-        "                 at line 3\n"
-        "    trainer/1: FAILED (signal: SIGKILL)\n"
-        "    trainer/2: RUNNING\n"
-        "      msg: soon done\n"
-        "   *ps/0: FAILED (exit code: 3)\n"
-        "      hostname: h2\n"
-        "      error_msg: torn\n"
-        "  Msg: two\n"
-        "       lines\n"
-        "  Structured Error Msg: <NONE>\n"
-        "  UI URL: http://ui\n"
+        "    State: FAILED\n"
+        "    Num Restarts: 1\n"
+        "    Roles:\n"
+        " *trainer[0]:FAILED (exitcode: 9)\n"
+        "        timestamp: 1970-01-01 00:00:00\n"
+        "        hostname: h1\n"
+        "        error_msg: OOM\n"
+        "                   at line 3\n"
+        "  trainer[1]:FAILED (signal: SIGKILL)\n"
+        "  trainer[2]:RUNNING\n"
+        "        msg: soon done\n"
+        " *ps[0]:FAILED (exitcode: 3)\n"
+        "        timestamp: <N/A>\n"
+        "        hostname: h2\n"
+        "        error_msg: torn\n"
+        "    Msg: two\n"
+        "         lines\n"
+        "    Structured Error Msg: <NONE>\n"
+        "    UI URL: http://ui\n"
     )
 
 
@@ -162,23 +177,59 @@ def test_format_of_some_roles() -> None:
     status = AppStatus(
         AppState.RUNNING, roles=[RoleStatus(r, [ReplicaStatus(0, AppState.RUNNING, r, "h")]) for r in "ab"]
     )
-    assert "a/0" not in status.format(filter_roles=["b"])
-    assert "b/0" in status.format(filter_roles=["b"])
-    assert "a/0" in status.format(filter_roles=[])
+    assert "a[0]" not in status.format(filter_roles=["b"])
+    assert "b[0]" in status.format(filter_roles=["b"])
+    assert "a[0]" in status.format(filter_roles=[])
 
 
 def test_repr_is_yaml() -> None:
-    """A status in a log shows everything, nested, one fact per line."""
-    status = app(replica(0), replica(1, msg="zwölf\nlines"), result={"loss": [0.5]})
-    assert yaml.safe_load(repr(status)) == {"AppStatus": status.to_json()}
-    assert repr(status).startswith('AppStatus:\n  state: "FAILED"\n  num_restarts: 0\n')
-    assert '\n  roles:\n  - role: "trainer"\n    replicas:\n    - id: 0\n      state: "FAILED"\n' in repr(
-        status
+    """A status in a log shows everything that is set, nested; the app's error as what it is."""
+    status = app(
+        replica(0), replica(1, msg="zwölf\nlines", exit_code=3), structured_error_msg=ERROR, result=[0.5]
     )
-    assert repr(status).endswith('\n  result: {"loss": [0.5]}')
+    told = yaml.safe_load(repr(status))["AppStatus"]
+    assert (told["state"], told["result"], told["structured_error_msg"]) == (
+        "FAILED (5)",
+        [0.5],
+        json.loads(ERROR),
+    )
+    first, second = told["roles"][0]["replicas"]
+    assert "exit_code" not in first
+    assert (second["msg"], second["exit_code"], second["state"]) == ("zwölf\nlines", 3, "FAILED (5)")
 
 
 def test_repr_of_anything() -> None:
     """A result that is no JSON value, or text no terminal can show, does not break a log statement."""
-    assert repr(app(msg="ä\x1b\ud800", result=object())).count("\n") == 9
-    assert '\n  msg: "ä"\n' in repr(app(msg="ä"))
+    assert "\x1b" not in repr(app(msg="ä\x1b\ud800", result=object()))
+    assert "\n  msg: ä\n" in repr(app(msg="ä"))
+    assert "structured_error_msg: '{torn'" in repr(app(structured_error_msg="{torn"))
+
+
+@pytest.mark.parametrize(
+    "error", [NONE, ERROR, '{"message": "flat", "errorCode": 3, "timestamp": 1000000000}']
+)
+def test_the_text_is_that_of_torchx(error: str) -> None:
+    """The same status has the same text there, but for white space at the ends of lines."""
+    texts: list[list[str]] = []
+    for specs in (import_module("torchx.specs"), import_module("torchx_core.specs")):
+        states = specs.AppState
+        replicas = [
+            specs.ReplicaStatus(1, states.RUNNING, "a", "h"),
+            specs.ReplicaStatus(0, states.FAILED, "a", "h", error.replace("\\nat line 3", "")),
+            specs.ReplicaStatus(2, states.CANCELLED, "a", "h"),
+        ]
+        status = specs.AppStatus(
+            states.FAILED, 2, "why", error, "http://ui", [specs.RoleStatus("a", replicas)]
+        )
+        texts.append([line.rstrip() for line in status.format().splitlines() if line.strip()])
+    assert texts[0] == texts[1]
+
+
+def test_the_repr_is_that_of_torchx() -> None:
+    """Where TorchX's is plain YAML: it writes states of replicas as Python objects."""
+    theirs, ours = (
+        repr(specs.AppStatus(specs.AppState.FAILED, 2, "why: # it's", error, "http://ui"))
+        for specs in (import_module("torchx.specs"), import_module("torchx_core.specs"))
+        for error in (ERROR,)
+    )
+    assert theirs == ours

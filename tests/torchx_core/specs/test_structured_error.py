@@ -34,7 +34,7 @@ def test_nothing(text: str) -> None:
                     "extraInfo": {"timestamp": "0", "py_callstack": "…"},
                 }
             },
-            StructuredError(message="boom", exit_code=3, time="1970-01-01T00:00:00Z"),
+            StructuredError(message="boom", exit_code=3, time="1970-01-01T00:00:00Z", traceback="…"),
         ),
         (
             {"message": "boom", "errorCode": "3", "timestamp": 1.5},

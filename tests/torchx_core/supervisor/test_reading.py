@@ -87,6 +87,14 @@ def test_an_error_file_of_any_kind_is_no_error_text(tmp_path: Path, damage: str)
     assert read_error_file(str(path)) == ""
 
 
+def test_torchrun_s_own_error_counts_where_no_rank_has_left_one(tmp_path: Path) -> None:
+    """`dist.torchrun` has it written beside: that of a rank is the cause."""
+    _write(tmp_path / "agent.error.json", b'{"message": "no quorum"}')
+    assert read_error_file(str(tmp_path / "error.json")) == '{"message": "no quorum"}'
+    _write(tmp_path / "error.json", b'{"message": "bad batch"}')
+    assert read_error_file(str(tmp_path / "error.json")) == '{"message": "bad batch"}'
+
+
 def test_a_damaged_line_of_a_journal_is_left_out(tmp_path: Path) -> None:
     """One line that cannot be read, however deep it nests, does not hide the events around it."""
     journal = tmp_path / "journal.jsonl"

@@ -23,6 +23,7 @@ from torchx_core.testing import (
     ReportProgress,
     ReportResult,
     Step,
+    Use,
     python_program,
 )
 from torchx_core.testing.steps import read_step
@@ -37,6 +38,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.builds(Exit, NUMBERS),
     st.builds(Raise, st.sampled_from(["SIGKILL", "SIGSEGV"])),
     st.builds(Hold, st.booleans()),
+    st.builds(Use, FLOATS, NUMBERS),
     st.builds(FailUntil, NUMBERS, NUMBERS),
     st.builds(ReportProgress, FLOATS, st.text()),
     st.builds(ReportMetric, st.text(st.characters(exclude_characters=":")), FLOATS, st.none() | NUMBERS),
@@ -50,7 +52,9 @@ def test_every_step_is_a_word_that_can_be_read_back(step: Step) -> None:
     assert read_step(str(step)) == step
 
 
-@pytest.mark.parametrize("word", ["", "dance", "exit:", "exit:x", "hold:on", "lines:many", "result:{"])
+@pytest.mark.parametrize(
+    "word", ["", "dance", "exit:", "exit:x", "hold:on", "use:x", "use:1:much", "lines:many", "result:{"]
+)
 def test_other_words_are_refused(word: str) -> None:
     """With the word in the message."""
     with pytest.raises(ValueError, match="step"):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torchx_core.schedulers.docker.request import DockerRequest
+from torchx_core.schedulers.docker.request import DockerContainer, DockerJob, DockerRequest
 from torchx_core.schedulers.docker.scheduler import DockerScheduler
 
-__all__ = ["DockerRequest", "DockerScheduler", "create_scheduler"]
+__all__ = ["DockerContainer", "DockerJob", "DockerRequest", "DockerScheduler", "create_scheduler"]
 
 
 def create_scheduler(
@@ -18,4 +18,4 @@ def create_scheduler(
         docker_host: The engine, as ``DOCKER_HOST`` would name it; None for the one that ``docker`` would use.
         _others: Parameters of other schedulers.
     """
-    return DockerScheduler("local_docker", session_name, docker_host=docker_host)
+    return DockerScheduler(session_name, docker_host=docker_host)

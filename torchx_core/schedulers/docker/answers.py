@@ -11,12 +11,14 @@ from torchx_core.errors import SchedulerError
 __all__ = [
     "MEANINGLESS",
     "Container",
+    "Figures",
     "Inspection",
     "Json",
     "LogStorage",
     "Refused",
     "Volume",
     "container_of",
+    "figures_of",
     "inspection_of",
     "labels_of",
     "read_log_storage",
@@ -91,6 +93,16 @@ class Inspection:
     restarts: int
 
 
+class Figures(NamedTuple):
+    """What the engine tells of a container that runs; None for what it, or its control groups, do not say."""
+
+    cpu_s: float | None
+    memory_bytes: int | None
+    memory_peak_bytes: int | None
+    read_bytes: int | None
+    write_bytes: int | None
+
+
 class LogStorage(NamedTuple):
     """How the engine keeps a container's log, as far as a reader must know."""
 
@@ -141,6 +153,40 @@ def inspection_of(row: Json) -> Inspection:
         error=str(state.get("Error") or ""),
         restarts=cast("int", row.get("RestartCount") or 0),
     )
+
+
+def figures_of(row: Json) -> Figures:
+    """Read the engine's statistics of a container.
+
+    How many processes there are is not among them: ``pids_stats`` counts threads. Version 2 of control groups
+    has no ``max_usage``, and another name for what is cached.
+    """
+    memory = cast("Json", row.get("memory_stats") or {})
+    caches = cast("Json", memory.get("stats") or {})
+    cpu = cast("Json", cast("Json", row.get("cpu_stats") or {}).get("cpu_usage") or {})
+    blocks = cast("Json", row.get("blkio_stats") or {})
+    used, cached = _count(memory, "usage"), _count(caches, "total_inactive_file", "inactive_file")
+    nanoseconds = _count(cpu, "total_usage")
+    return Figures(
+        cpu_s=nanoseconds / 1e9 if nanoseconds else None,  # 0 is what is said of one that has just ended
+        memory_bytes=None if used is None else max(0, used - (cached or 0)),
+        memory_peak_bytes=_count(memory, "max_usage"),
+        read_bytes=_moved(blocks, "read"),
+        write_bytes=_moved(blocks, "write"),
+    )
+
+
+def _count(row: Json, *names: str) -> int | None:
+    """Return the first of these numbers that is there."""
+    found = (row[name] for name in names if isinstance(row.get(name), int))
+    return cast("int | None", next(found, None))
+
+
+def _moved(blocks: Json, direction: str) -> int | None:
+    """Return how many bytes were moved on all devices; None where the engine lists none."""
+    rows = cast("list[Json] | None", blocks.get("io_service_bytes_recursive"))
+    sizes = [_count(row, "value") or 0 for row in rows or () if str(row.get("op")).lower() == direction]
+    return sum(sizes) if sizes else None
 
 
 def read_log_storage(row: Json) -> LogStorage:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from typing import TypeVar, cast
+from urllib.parse import urlencode
 
 from requests.exceptions import ReadTimeout, RequestException
 from urllib3.exceptions import HTTPError
@@ -25,6 +26,7 @@ from torchx_core.schedulers.docker.answers import (
 )
 from torchx_core.schedulers.docker.endpoint import Endpoint
 from torchx_core.schedulers.docker.exchange import Answer, Request
+from torchx_core.schedulers.docker.frames import Frames, Record
 from torchx_core.schedulers.docker.request_chain import Questions
 from torchx_core.schedulers.docker.sdk import Api, Filters, unreachable
 
@@ -38,7 +40,7 @@ _AT_ONCE = 16
 _HANDED_OVER_S = {"unix": 0.25}
 _HANDED_OVER_FAR_S = 2.0
 """How long to wait for the answer to a request that the engine goes on with when we leave."""
-_NOT_FOUND, _CONFLICT = 404, 409
+_OK, _NOT_FOUND, _CONFLICT = 200, 404, 409
 _ENDING_S, _PAUSE_S = 5.0, 0.1
 """How long a container's files may be out of reach, and how often to try."""
 NOTHING_CAME = "nothing came"
@@ -125,6 +127,29 @@ class Engine:
         with self.asked(f"cannot start container {container}"):
             self.api.start(container)
 
+    def prepare(self, container: str, argv: Sequence[str], env: Mapping[str, str], *, terminal: bool) -> str:
+        """Return the id of a command that can be started in the container."""
+        with self.asked(f"cannot run a command in container {container}"):
+            words, stdin = list(argv), True
+            made = self.api.exec_create(container, words, stdin=stdin, tty=terminal, environment=env)
+            return str(made["Id"])
+
+    def start_apart(self, command: str) -> None:
+        """Start a prepared command, and leave it to itself."""
+        with self.asked("cannot run a command in a container"):
+            self.api.exec_start(command, detach=True)
+
+    def resize(self, command: str, columns: int, lines: int) -> None:
+        """Give the command's terminal another size."""
+        with self.asked("cannot resize a terminal", gone_is_fine=True):
+            self.api.exec_resize(command, height=lines, width=columns)
+
+    def exit_code_of(self, command: str) -> int | None:
+        """Return how the command ended; None as long as it runs."""
+        with self.asked("cannot look at a command in a container"):
+            told = self.api.exec_inspect(command)
+            return None if told["Running"] else cast("int | None", told["ExitCode"])
+
     def stop(self, container: str, grace_s: int) -> None:
         """Have the engine send SIGTERM now and SIGKILL after the grace period; do not wait for that.
 
@@ -149,6 +174,16 @@ class Engine:
         """Return the containers that the filters let through, in whatever state."""
         with self.asked("cannot list containers"):
             return [container_of(row) for row in self.api.containers(all=True, filters=filters)]
+
+    def last_records(self, container: str, lines: int) -> list[Record]:
+        """Return the last lines of the container's log; none where it is gone, or nobody can read it.
+
+        Raises:
+            BadFrame: What came is no log.
+        """
+        wanted = {"stdout": 1, "stderr": 1, "timestamps": 1, "tail": lines}
+        answer = self._send(Request(f"/containers/{container}/logs?{urlencode(wanted)}"))
+        return Frames().take(answer.body) if answer.status == _OK else []
 
     def inspect_fully(self, container: str) -> Json:
         """Return all that the engine says of one container; secrets are in it."""

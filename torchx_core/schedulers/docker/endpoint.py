@@ -15,9 +15,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from torchx_core.errors import InvalidInputError, did_you_mean
 
-__all__ = ["DEFAULT_HOST", "Endpoint", "TlsFiles", "find_endpoint"]
+__all__ = ["BY_DEFAULT", "DEFAULT_HOST", "Endpoint", "TlsFiles", "find_endpoint"]
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
+BY_DEFAULT = "the default"
+"""The origin of an endpoint that nobody has named."""
 _PLAIN_PORT, _TLS_PORT = 2375, 2376
 
 
@@ -73,7 +75,7 @@ def find_endpoint(given: str | None, environ: Mapping[str, str]) -> Endpoint:
     folder = _config_folder(environ)
     name = environ.get("DOCKER_CONTEXT") or _current_context(folder)
     if name in {"", "default"}:
-        return _endpoint(DEFAULT_HOST, None, "the default")
+        return _endpoint(DEFAULT_HOST, None, BY_DEFAULT)
     return _context(folder, name)
 
 

@@ -60,7 +60,7 @@ class DockerFeed(EventFeed):
         self._place = AppPlace() if cursor is None else decode_cursor(cursor, app.nonce)
         self._options = options
         self._notifier = notifier
-        self._watch = Watch(engine, app, app_handle)
+        self._watch = Watch(engine, app, app_handle, renew=options.renew)
         self._logs: dict[int, ReplicaLog] = {}
         self._stream: EventStream | None = None
         self._loop_notifier: LoopNotifier | None = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, cast
 
 from torchx_core.errors import InvalidAppError, InvalidRunConfigException
+from torchx_core.schedulers.devices import NAMED_DEVICES, get_device_mounts
 from torchx_core.schedulers.option_values import count
 from torchx_core.specs import AppDef, BindMount, CfgVal, DeviceMount, Role, VolumeMount
 
@@ -20,10 +21,6 @@ _LEAST_MB = 6
 """What the engine demands (since 20.10; before, 4)."""
 _SHM_MB = 1024
 """Of a replica without a memory limit: data loaders of PyTorch need more than the engine's 64 MB."""
-_NAMED_DEVICES = {
-    "vpc.amazonaws.com/efa": "/dev/infiniband/uverbs",
-    "aws.amazon.com/neurondevice": "/dev/neuron",
-}
 
 
 class GpuDealer:
@@ -132,12 +129,9 @@ def ports(role: Role, host_ip: str, *, publishes: bool) -> tuple[dict[str, objec
     return {port: {} for port in opened}, dict(published)
 
 
-def _named(role: Role) -> Iterator[DeviceMount]:
-    for name, number in role.resource.devices.items():
-        path = _NAMED_DEVICES.get(name)
-        if path is None:
-            known = ", ".join(_NAMED_DEVICES)
-            logger.warning("role %s: unknown device %r is left out; known: %s", role.name, name, known)
-            continue
-        for i in range(number):
-            yield DeviceMount(f"{path}{i}", f"{path}{i}")
+def _named(role: Role) -> list[DeviceMount]:
+    for name in role.resource.devices.keys() - NAMED_DEVICES.keys():
+        known = ", ".join(NAMED_DEVICES)
+        logger.warning("role %s: unknown device %r is left out; known: %s", role.name, name, known)
+    devices = role.resource.devices.items()
+    return get_device_mounts({name: number for name, number in devices if name in NAMED_DEVICES})

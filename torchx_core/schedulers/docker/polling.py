@@ -10,10 +10,12 @@ from urllib.parse import urlencode
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.answers import (
     Container,
+    Figures,
     Inspection,
     Json,
     Refused,
     container_of,
+    figures_of,
     inspection_of,
     volume_of,
 )
@@ -22,10 +24,17 @@ from torchx_core.schedulers.docker.exchange import Answer, Request
 from torchx_core.schedulers.docker.labels import INDEX, of_app
 from torchx_core.schedulers.docker.request_chain import Questions
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE
-from torchx_core.schedulers.docker.view import AppView, is_up, replicas_among, unexplained, view_of
+from torchx_core.schedulers.docker.view import (
+    AppView,
+    Phase,
+    is_up,
+    replicas_among,
+    unexplained,
+    view_of,
+)
 from torchx_core.schedulers.docker.volume_state import VolumeState, archive, read_volume_state
 
-__all__ = ["encoded", "lease_renewal", "look", "reports"]
+__all__ = ["encoded", "lease_renewal", "look", "reports", "statistics"]
 
 _OK, _NOT_FOUND, _SERVER_ERROR = 200, 404, 500
 
@@ -61,6 +70,22 @@ def look(key: str, nonce: str | None = None, known: VolumeState | None = None) -
         volume_state = read_volume_state(files, complete=not up)
     inspections = yield from _inspections(list(unexplained(replicas, volume_state)))
     return view_of(records, replicas, volume_state, inspections)
+
+
+def statistics(view: AppView) -> Questions[dict[int, Figures]]:
+    """Return what each replica uses that runs, by its index; all are asked at once.
+
+    Engines before API 1.41 do not know ``one-shot``, and answer after a second.
+    """
+    up = view.in_phase(Phase.UP)
+    answers = yield [
+        Request(f"/containers/{replica.container}/stats?stream=false&one-shot=true") for replica in up
+    ]
+    return {
+        replica.planned.index: figures_of(cast("Json", answer.json))
+        for replica, answer in zip(up, answers, strict=True)
+        if answer.status == _OK  # else it has ended meanwhile
+    }
 
 
 def reports(containers: Sequence[str]) -> Questions[bytes]:

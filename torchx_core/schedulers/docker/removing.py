@@ -21,7 +21,8 @@ from torchx_core.schedulers.docker.labels import (
 
 __all__ = ["debris", "remove_everything", "remove_unlabelled"]
 
-_MOST_TRIES = 10
+_PATIENCE_S = 10.0
+"""How long things may stay in use: a busy engine lets go of a network long after its last container."""
 _PAUSE_S = 0.1
 _IN_USE = (403, 409)
 """What an engine answers when a container, a volume or a network is in use, or is being removed."""
@@ -64,7 +65,8 @@ def remove_unlabelled(engine: Engine, session: str, app_id: str, *, force: bool)
 def _repeat(
     engine: Engine, session: str, app_id: str, nonce: str | None, is_there: Callable[[], bool]
 ) -> None:
-    for _ in range(_MOST_TRIES):
+    until = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until:
         try:
             return _remove(engine, session, app_id, nonce, is_there)
         except Refused as err:

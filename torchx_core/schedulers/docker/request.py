@@ -22,9 +22,18 @@ from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE, ShimSetting
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.option_values import count, one_of, seconds
 from torchx_core.schedulers.secrets import MASK, mask_env, mask_value
+from torchx_core.settings import ENV_TORCHX_IMAGE
 from torchx_core.specs import AppDef, CfgVal, RetryPolicy, Role, macros
 
-__all__ = ["ContainerSpec", "DockerRequest", "comparable_request", "masked", "remasked", "render"]
+__all__ = [
+    "DockerContainer",
+    "DockerJob",
+    "DockerRequest",
+    "comparable_request",
+    "masked",
+    "remasked",
+    "render",
+]
 
 RANK0_ENV = "TORCHX_RANK0_HOST"
 _SEVERAL = 2
@@ -32,7 +41,7 @@ _UNBOUNDED_MB = 1_000_000
 
 
 @dataclass
-class ContainerSpec:
+class DockerContainer:
     """One replica's container; may be changed before it is scheduled."""
 
     planned: Planned
@@ -46,16 +55,22 @@ class ContainerSpec:
 
 
 @dataclass
-class DockerRequest:
-    """What the Docker scheduler submits; may be changed before it is scheduled."""
+class DockerJob:
+    """The containers of an app; may be changed before it is scheduled."""
 
     app_id: str
+    containers: list[DockerContainer]
+
+
+@dataclass(kw_only=True)
+class DockerRequest(DockerJob):
+    """What the Docker scheduler submits."""
+
     session: str
     app: AppDef
     cfg: Mapping[str, CfgVal]
     network: str | None
     """The network to create; None when the containers use another."""
-    containers: list[ContainerSpec]
 
     def __str__(self) -> str:
         """Show it for people; values that look secret are masked."""
@@ -87,8 +102,8 @@ def render(app: AppDef, cfg: Mapping[str, CfgVal], *, app_id: str, session: str)
     network = app_name(session, app_id) if _has_network(cfg, len(planned)) else None
     place = _Place(session, app_id, app, cfg, planned, network)
     dealer = GpuDealer(cfg)
-    containers = [ContainerSpec(p, _config(place, p, dealer)) for p in planned]
-    return DockerRequest(app_id, session, app, cfg, network, containers)
+    containers = [DockerContainer(p, _config(place, p, dealer)) for p in planned]
+    return DockerRequest(app_id, containers, session=session, app=app, cfg=cfg, network=network)
 
 
 @dataclass(frozen=True)
@@ -227,7 +242,7 @@ def _environment(place: _Place, planned: Planned, role: Role) -> dict[str, str]:
         **(cast("dict[str, str] | None", cfg.get("env")) or {}),
         **role.env,
         RANK0_ENV: place.rank0,
-        "TORCHX_IMAGE": role.image,
+        ENV_TORCHX_IMAGE: role.image,
         "TINI_KILL_PROCESS_GROUP": "1",
     }
 

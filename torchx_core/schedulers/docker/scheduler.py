@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import ClassVar
 
 from torchx_core.errors import (
     AppNotTerminalError,
+    ReplicaNotRunningError,
     StoredStateError,
     UnknownAppException,
 )
@@ -22,6 +23,7 @@ from torchx_core.schedulers import (
     FollowOptions,
     ListAppResponse,
     Scheduler,
+    UsageSample,
 )
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.answers import Container, Volume
@@ -30,20 +32,32 @@ from torchx_core.schedulers.docker.diagnosis import diagnose
 from torchx_core.schedulers.docker.endpoint import find_endpoint
 from torchx_core.schedulers.docker.feed import DockerFeed
 from torchx_core.schedulers.docker.hardware import check_hardware
-from torchx_core.schedulers.docker.labels import APP, app_key, of_session, record_name
+from torchx_core.schedulers.docker.labels import APP, SESSION, app_key, of_session, record_name
+from torchx_core.schedulers.docker.last_lines import read_last_lines
 from torchx_core.schedulers.docker.notifier import Notifier
 from torchx_core.schedulers.docker.options import docker_run_opts
+from torchx_core.schedulers.docker.polling import look, statistics
 from torchx_core.schedulers.docker.reconcile import containers_of, end, reconcile
 from torchx_core.schedulers.docker.records import Records, Stop
 from torchx_core.schedulers.docker.removing import debris, remove_everything, remove_unlabelled
 from torchx_core.schedulers.docker.request import DockerRequest, masked, render
 from torchx_core.schedulers.docker.sdk import sdk_client
 from torchx_core.schedulers.docker.submit import submit
-from torchx_core.schedulers.docker.view import Phase, status, view_of
+from torchx_core.schedulers.docker.view import Phase, replica_state, samples, status, view_of
 from torchx_core.schedulers.docker.volume_state import VolumeState
 from torchx_core.schedulers.docker.workspace import build_workspace, prune_workspaces, workspace_image
 from torchx_core.schedulers.option_values import check_grace
-from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, Role, is_terminal, runopts
+from torchx_core.specs import (
+    AppDef,
+    AppDryRunInfo,
+    AppState,
+    CfgVal,
+    LastLines,
+    ReplicaStatus,
+    Role,
+    is_terminal,
+    runopts,
+)
 
 __all__ = ["DockerScheduler"]
 
@@ -69,17 +83,18 @@ class DockerScheduler(Scheduler[DockerRequest]):
         reports=True,
         workspaces=True,
         cancelled_state=True,
+        usage=True,
+        exec=True,
     )
 
-    def __init__(self, backend: str, session_name: str, *, docker_host: str | None = None) -> None:
+    def __init__(self, session_name: str, *, docker_host: str | None = None) -> None:
         """Do no I/O.
 
         Args:
-            backend: The name under which it is registered.
             session_name: Apps of one session are listed together.
             docker_host: The engine; None for ``DOCKER_HOST`` or the Docker context.
         """
-        super().__init__(backend, session_name)
+        super().__init__("local_docker", session_name)
         self._docker_host = docker_host
         self._lock = Lock()
         self._engine: Engine | None = None
@@ -122,6 +137,30 @@ class DockerScheduler(Scheduler[DockerRequest]):
         view = reconcile(self._connected(), self.session_name, app_id)
         return None if view is None else DescribeAppResponse.of(app_id, view.app.app, status(view))
 
+    def usage(self, app_id: str) -> Sequence[UsageSample]:
+        """Ask the engine for the statistics of all containers at once."""
+        engine = self._connected()
+        view = engine.ask(lambda: look(app_key(self.session_name, app_id)))
+        if view is None:
+            raise UnknownAppException(self._handle(app_id))
+        if view.over or not view.in_phase(Phase.UP):
+            return ()
+        return samples(view, engine.ask(lambda: statistics(view)), time.time())
+
+    def exec(self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool) -> int:
+        """Have the engine run the command in the replica's container."""
+        engine = self._connected()
+        view = engine.ask(lambda: look(app_key(self.session_name, app_id)))
+        if view is None:
+            raise UnknownAppException(self._handle(app_id))
+        replica = next(r for r in view.replicas if (r.planned.role, r.planned.replica) == (role_name, k))
+        if replica.phase is not Phase.UP:
+            state = replica_state(view, replica, ended=view.over).name
+            raise ReplicaNotRunningError(self._handle(app_id), role_name, k, state)
+        from torchx_core.schedulers.docker.inside import run_inside  # here: nobody else needs it
+
+        return run_inside(engine, view, replica, argv, terminal=terminal)
+
     def describe_native(self, app_id: str) -> dict[str, object] | None:
         """Return what ``docker inspect`` says of each container, by name, with secrets masked."""
         engine = self._connected()
@@ -142,6 +181,11 @@ class DockerScheduler(Scheduler[DockerRequest]):
         containers = engine.containers(of_session(self.session_name))
         rows = [self._row(app_id, volumes, containers) for app_id, volumes in apps.items()]
         return sorted((row for row in rows if row), key=lambda row: (row.submitted_at or 0.0, row.app_id))
+
+    def sessions(self) -> builtins.list[str]:
+        """Return the sessions of all records on the engine, in one request."""
+        records = self._connected().volumes({"label": [SESSION]})
+        return sorted({volume.labels[SESSION] for volume in records if SESSION in volume.labels})
 
     def _row(
         self, app_id: str, volumes: builtins.list[Volume], containers: builtins.list[Container]
@@ -211,6 +255,14 @@ class DockerScheduler(Scheduler[DockerRequest]):
             if self._notifier is None:
                 self._notifier = Notifier(engine.endpoint, engine.api.api_version, self.session_name)
         return DockerFeed(engine, app, self._handle(app_id), cursor, options, self._notifier)
+
+    def last_lines(self, app_id: str, replica: ReplicaStatus) -> LastLines:
+        """Ask the engine for the end of the container's log."""
+        app = self._records(app_id).app
+        for planned in app.replicas:
+            if (planned.role, planned.replica) == (replica.role, replica.id):
+                return read_last_lines(self._connected(), planned.container, app.key, replica.attempt)
+        return LastLines((), ())
 
     def owner(self, app_id: str) -> str | None:
         """Return the owner's token."""

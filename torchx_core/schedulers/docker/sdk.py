@@ -19,10 +19,10 @@ from requests.exceptions import RequestException, SSLError
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
-from torchx_core.errors import SchedulerError
+from torchx_core.errors import BackendAbsentError, SchedulerError
 from torchx_core.schedulers.docker.answers import Json
 from torchx_core.schedulers.docker.dial import SshTunnel, Tunnels, connect_tcp, connect_unix
-from torchx_core.schedulers.docker.endpoint import Endpoint
+from torchx_core.schedulers.docker.endpoint import BY_DEFAULT, Endpoint
 
 if TYPE_CHECKING:
     from urllib3.response import HTTPResponse
@@ -54,6 +54,12 @@ class Api(Protocol):
     def remove_network(self, net_id: str) -> None: ...
     def create_container_from_config(self, config: Json, name: str) -> Json: ...
     def start(self, container: str) -> None: ...
+    def exec_create(
+        self, container: str, cmd: list[str], *, stdin: bool, tty: bool, environment: Mapping[str, str]
+    ) -> Json: ...
+    def exec_start(self, exec_id: str, *, detach: bool) -> object: ...
+    def exec_resize(self, exec_id: str, *, height: int, width: int) -> None: ...
+    def exec_inspect(self, exec_id: str) -> Json: ...
     def remove_container(self, container: str, *, force: bool, v: bool) -> None: ...
     def containers(self, *, all: bool, filters: Filters) -> list[Json]: ...  # noqa: A002  # the SDK's
     def inspect_container(self, container: str) -> Json: ...
@@ -125,9 +131,9 @@ def unreachable(endpoint: Endpoint, err: Exception) -> SchedulerError:
         hint, retryable = "this user may not use its socket", False
     elif isinstance(err, SSLError):
         hint, retryable = "are these the TLS files for it?", False
-    return SchedulerError(
-        f"cannot reach the Docker engine at {endpoint}: {cause}; {hint}", retryable=retryable
-    )
+    nobodys = endpoint.origin == BY_DEFAULT and isinstance(cause, FileNotFoundError | PermissionError)
+    kind = BackendAbsentError if nobodys else SchedulerError
+    return kind(f"cannot reach the Docker engine at {endpoint}: {cause}; {hint}", retryable=retryable)
 
 
 def _client(endpoint: Endpoint, timeout_s: float, connections: int, version: str) -> Api:

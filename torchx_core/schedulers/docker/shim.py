@@ -10,7 +10,8 @@ process send a signal to the whole group, so the program gets it as if the scrip
     /run/torchx/lease                 whoever follows writes something new here, again and again
     /run/torchx/reports/<i>.<n>       TORCHX_REPORT_FILE of attempt n of the app's replica i
     /run/torchx/state/journal.<i>     start <n> <time>; end <n> <exit code> <told to end: 0 or 1> <time>
-    /run/torchx/state/error.<i>.<n>   TORCHELASTIC_ERROR_FILE
+                                      <most memory, in bytes> <CPU time, in nanoseconds>, each perhaps -
+    /run/torchx/state/error.<i>.<n>   TORCHELASTIC_ERROR_FILE; torchrun's own in agent.error.<i>.<n>
     /run/torchx/state/order.<i>       the attempt that whoever follows has ordered: <n> <exit code> <time>,
                                       the latter two of the attempt before
     /run/torchx/state/over            why the app ends: failed <i> <exit code>, deadline or lease; first wins
@@ -29,6 +30,9 @@ nowhere; the watcher is nobody's child.
 **Without an init program** the script is process 1 itself (Podman's init passes signals to the script alone).
 Then it runs the program beside itself, passes SIGTERM on to everything in the container, and reaps orphans. A
 program that a shell runs so ignores SIGINT unless it says otherwise.
+
+**What an attempt has used** the container's own control group knows as long as something runs in it. With
+version 2 and the host's namespace of control groups (``cgroup.type`` is missing) it would be the whole host.
 
 Source: seen on engine 20.10.24 with docker-init 0.19.0 and the shells of busybox 1.35 and dash 0.5.12: a TERM
 to PID 1 from inside reaches tini although it is init, as root and as another user; kill -1 spares init.
@@ -154,6 +158,16 @@ tx_watch() {
   kill -TERM 1; sleep $tx_grace; kill -KILL -1
 }
 
+tx_used() {  # each start of a container has a new control group
+  tx_peak=- tx_cpu=- tx_g=/sys/fs/cgroup
+  read -r tx_a <$tx_g/memory/memory.max_usage_in_bytes && tx_peak=$tx_a
+  read -r tx_a <$tx_g/cpuacct/cpuacct.usage && tx_cpu=$tx_a
+  if [ -e $tx_g/cgroup.type ]; then
+    read -r tx_a <$tx_g/memory.peak && tx_peak=$tx_a
+    read -r tx_a tx_b <$tx_g/cpu.stat && tx_cpu=${tx_b}000
+  fi
+}
+
 # May this start be an attempt?
 tx_n=-1 tx_code=137
 tx_what=
@@ -182,6 +196,7 @@ if [ "$tx_timeout" ]; then
   tx_end=$((${tx_began:-$(date +%s)} + tx_timeout))
   { [ "$tx_until" ] && [ $tx_until -lt $tx_end ]; } || tx_until=$tx_end
 fi
+[ "$tx_until" ] && export TORCHX_DEADLINE=$tx_until
 export TORCHX_ATTEMPT=$tx_n
 export TORCHX_REPORT_FILE=$tx_d/reports/$tx_i.$tx_n
 export TORCHELASTIC_ERROR_FILE=${TORCHELASTIC_ERROR_FILE:-$tx_s/error.$tx_i.$tx_n}
@@ -203,7 +218,8 @@ else
     [ $tx_got = 127 ] && [ "$tx_code" ] || tx_code=$tx_got  # 127: it had ended when the signal came
   done
 fi
-echo end $tx_n $tx_code $tx_told $(date +%s.%N) >>$tx_j
+tx_used
+echo end $tx_n $tx_code $tx_told $(date +%s.%N) $tx_peak $tx_cpu >>$tx_j
 [ $tx_code -ne 0 ] && [ $tx_told = 0 ] && [ $tx_n -ge $tx_last ] && tx_over failed $tx_i $tx_code
 exit $tx_code
 """

@@ -68,6 +68,10 @@ class Stream:
         self._received = True
         return data
 
+    def end(self) -> None:
+        """Say that nothing more is sent; what is there to be received still comes."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         """Release everything; may be called more than once."""
         self._socket.close()

@@ -40,7 +40,7 @@ from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker
 from torchx_core.schedulers.docker.reconcile import containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.records import AppRecord, Stop
 from torchx_core.schedulers.docker.removing import remove_everything, remove_unlabelled
-from torchx_core.schedulers.docker.request import ContainerSpec, DockerRequest, comparable_request, remasked
+from torchx_core.schedulers.docker.request import DockerContainer, DockerRequest, comparable_request, remasked
 from torchx_core.schedulers.docker.shim import DATA
 from torchx_core.schedulers.docker.volume_state import archive
 from torchx_core.schedulers.docker.workspace import is_local_layer
@@ -183,7 +183,7 @@ def _provide_network(engine: Engine, request: DockerRequest, app: AppRecord, *, 
     engine.create_network(name, common(request.session, request.app_id, "network"))
 
 
-def _create(engine: Engine, app: AppRecord, spec: ContainerSpec) -> bool:
+def _create(engine: Engine, app: AppRecord, spec: DockerContainer) -> bool:
     """Return whether the container is ours; false when somebody was faster."""
     labels = {**cast("dict[str, str]", spec.config["Labels"]), NONCE: app.nonce}
     try:
@@ -211,7 +211,7 @@ def _remove_stray(engine: Engine, app: AppRecord, container: str) -> bool:
     return True
 
 
-def _furnish(engine: Engine, spec: ContainerSpec) -> None:
+def _furnish(engine: Engine, spec: DockerContainer) -> None:
     """Make the directories on the app's volume, which any of its containers gives access to.
 
     Source: an archive can be put into a container that was never started; what it holds below a mounted
@@ -248,11 +248,11 @@ def _start_rest(engine: Engine, request: DockerRequest, app: AppRecord) -> None:
     _start(engine, [c for c in request.containers if c.planned.container in idle])
 
 
-def _start(engine: Engine, containers: Sequence[ContainerSpec]) -> None:
+def _start(engine: Engine, containers: Sequence[DockerContainer]) -> None:
     _check(containers, each_at_once(lambda c: engine.start(c.planned.container), containers))
 
 
-def _check(containers: Sequence[ContainerSpec], answers: Iterable[object]) -> None:
+def _check(containers: Sequence[DockerContainer], answers: Iterable[object]) -> None:
     """Raise the first answer that is an error, told for people."""
     for spec, answer in zip(containers, answers, strict=True):
         if isinstance(answer, Refused):

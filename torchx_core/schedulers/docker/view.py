@@ -12,14 +12,16 @@ from enum import Enum
 from signal import Signals
 from typing import cast
 
-from torchx_core.schedulers.docker.answers import Container, Inspection, Json
+from torchx_core.schedulers.docker.answers import Container, Figures, Inspection, Json
 from torchx_core.schedulers.docker.content import attempts
 from torchx_core.schedulers.docker.labels import INDEX, KIND
 from torchx_core.schedulers.docker.records import AppRecord, Planned, Records, Restart, dump_stop
 from torchx_core.schedulers.docker.volume_state import Attempt, VolumeState
-from torchx_core.schedulers.snapshot import app_status
-from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus
+from torchx_core.schedulers.events import UsageSample
+from torchx_core.schedulers.snapshot import app_status, usage_of_attempts
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, Usage
 from torchx_core.supervisor.signals import exit_of
+from torchx_core.supervisor.usage import out_of_memory
 
 __all__ = [
     "AppView",
@@ -29,6 +31,7 @@ __all__ = [
     "is_up",
     "replica_state",
     "replicas_among",
+    "samples",
     "status",
     "unexplained",
     "view_of",
@@ -38,6 +41,7 @@ __all__ = [
 _SIGNAL_BASE = 128
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 _NOT_BEGUN = (0, _SIGNAL_BASE + Signals.SIGTERM)
+_KILLED = _SIGNAL_BASE + Signals.SIGKILL
 """How the script exits when the app is over, or when it was told to end, before the program began."""
 
 
@@ -205,7 +209,17 @@ def _explained(seen: ReplicaView, inspection: Inspection, records: Records) -> t
         told = stop is not None and (records.app.has_shim or (ended_at or 0.0) >= stop.time)
         told = told or any(seen.is_to_start(restart) for restart in records.restarts[-1:])
         last = replace(last, code=inspection.exit_code, ended_at=ended_at, told=told)
-    return (*attempts[:-1], replace(last, oom=inspection.oom_killed))
+    limit_mb = records.app.app.get_role(seen.planned.role).resource.memMB
+    return (*attempts[:-1], replace(last, oom=inspection.oom_killed or _was_short(last, limit_mb)))
+
+
+def _was_short(last: Attempt, limit_mb: int) -> bool:
+    """Return whether an attempt that was killed had all the memory it may have.
+
+    A busy engine may notice the container's end before it notices why, and says then that there was memory.
+    """
+    killed = last.code == _KILLED and not last.told
+    return killed and last.peak_mb is not None and last.peak_mb >= limit_mb > 0
 
 
 def _time(text: str) -> float | None:
@@ -240,15 +254,14 @@ def why(view: AppView, replica: ReplicaView) -> str:
 
 def _who_killed(last: Attempt, view: AppView, role: str) -> str:
     if last.oom:
-        return _out_of_memory(view, role)
+        return out_of_memory(last.peak_mb, _limit_mb(view, role))
     if view.records.stop is None and last.told:
         return "from outside: the engine was stopped, or somebody stopped the container"
     return ""
 
 
-def _out_of_memory(view: AppView, role: str) -> str:
-    limit = view.app.app.get_role(role).resource.memMB
-    return f"out of memory: memMB limits it to {limit} MB" if limit > 0 else "out of memory"
+def _limit_mb(view: AppView, role: str) -> int:
+    return max(0, view.app.app.get_role(role).resource.memMB)
 
 
 def status(view: AppView) -> AppStatus:
@@ -258,17 +271,44 @@ def status(view: AppView) -> AppStatus:
     return _status(view, _app_state(view), _msg(view), result=None, ended=False)
 
 
+def samples(view: AppView, statistics: Mapping[int, Figures], now: float) -> list[UsageSample]:
+    """Return what the replicas use of which the engine has told it.
+
+    Args:
+        view: How the app stands.
+        statistics: By index of the replica.
+        now: Seconds since the epoch.
+    """
+    found: list[UsageSample] = []
+    for replica in view.replicas:
+        figures, planned = statistics.get(replica.planned.index), replica.planned
+        if figures is not None and set(figures) != {None}:
+            usage = Usage(**figures._asdict(), memory_limit_bytes=_limit_mb(view, planned.role) << 20 or None)
+            attempt = replica.last.number if replica.last else 0
+            found.append(
+                UsageSample(
+                    role=planned.role, replica=planned.replica, attempt=attempt, usage=usage, time=now
+                )
+            )
+    return found
+
+
 def dump_final(view: AppView, outcome: str, msg: str, result: object, now: float) -> Json:
     """Return the final record of an app that has ended."""
     ends = [r.last.ended_at for r in view.replicas if r.last and r.last.ended_at]
     records = view.records
     return {
         "status": _status(view, AppState[outcome], msg, result=result, ended=True).to_json(),
-        "attempts": [[asdict(a) for a in r.attempts] for r in view.replicas],
+        "attempts": [[_dump_attempt(a) for a in r.attempts] for r in view.replicas],
         "ended_at": max(ends, default=records.stop.time if records.stop else now),
         "begun": None if records.begun_at is None else {"time": records.begun_at},
         "stop": dump_stop(records.stop) if records.stop else None,
     }
+
+
+def _dump_attempt(attempt: Attempt) -> Json:
+    """Return the attempt without what it has used: the status has that, and the release before knows none."""
+    return {name: value for name, value in asdict(attempt).items() if name not in ("peak_mb", "cpu_s")}
 
 
 def _from_final(records: Records) -> tuple[ReplicaView, ...]:
@@ -308,6 +348,7 @@ def _replica_status(view: AppView, replica: ReplicaView, *, ended: bool) -> Repl
     planned, last = replica.planned, replica.last or Attempt(number=0)
     down = replica.phase in _DOWN
     exit_code, signal = exit_of(last.code) if down else (None, None)
+    limit_mb = _limit_mb(view, planned.role)
     return ReplicaStatus(
         id=planned.replica,
         state=replica_state(view, replica, ended=ended),
@@ -319,7 +360,8 @@ def _replica_status(view: AppView, replica: ReplicaView, *, ended: bool) -> Repl
         attempt=last.number,
         started_at=last.started_at,
         ended_at=last.ended_at if down else None,
-        msg=_out_of_memory(view, planned.role) if last.oom else "",
+        msg=out_of_memory(last.peak_mb, limit_mb) if last.oom else "",
+        usage=usage_of_attempts(replica.attempts, limit_mb),
     )
 
 

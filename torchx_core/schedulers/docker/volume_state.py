@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from torchx_core.supervisor.reading import MAX_ERROR_FILE_BYTES
+from torchx_core.supervisor.reading import AGENT, MAX_ERROR_FILE_BYTES
+from torchx_core.supervisor.usage import as_mb
 
 __all__ = [
     "Attempt",
@@ -20,6 +21,8 @@ __all__ = [
     "read_volume_state",
     "report_files",
 ]
+
+_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,9 @@ class Attempt:
     told: bool = False
     """It ended after it was told to."""
     oom: bool = False
+    peak_mb: int | None = None
+    """The most memory that its container had."""
+    cpu_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,21 +91,22 @@ def read_volume_state(archive: bytes, *, complete: bool = False) -> VolumeState:
     """
     attempts: dict[int, tuple[Attempt, ...]] = {}
     errors: dict[tuple[int, int], str] = {}
+    of_agents: dict[tuple[int, int], str] = {}
     over: Over | None = None
     for name, data in _files(archive):
-        what, *numbers = name.split(".")
+        what, *numbers = name.removeprefix(AGENT).split(".")
         match what, [int(n) for n in numbers if n.isdecimal()]:
             case "journal", [index]:
                 attempts[index] = _journal(data.decode("ascii", "replace"))
             case "error", [index, number]:
-                errors[index, number] = _error(data)
+                (of_agents if name.startswith(AGENT) else errors)[index, number] = _error(data)
             case "over", []:
                 over = _over(data.decode("ascii", "replace"))
             case _:
                 continue
     return VolumeState(
         attempts=attempts,
-        errors={k: text for k, text in errors.items() if text},
+        errors={k: text for each in (of_agents, errors) for k, text in each.items() if text},
         over=over,
         reports=archive if complete else None,
     )
@@ -144,13 +151,25 @@ def _journal(text: str) -> tuple[Attempt, ...]:
         match line.split():
             case ["start", number, *time] if number.isdecimal():
                 attempts.append(Attempt(number=int(number), started_at=_seconds(time)))
-            case ["end", number, code, told, *time] if attempts and number.isdecimal() and code.isdecimal():
+            case ["end", number, code, told, *more] if attempts and number.isdecimal() and code.isdecimal():
+                peak, cpu = _numbers(more[1:3])
                 attempts[-1] = replace(
-                    attempts[-1], code=int(code), told=told == "1", ended_at=_seconds(time)
+                    attempts[-1],
+                    code=int(code),
+                    told=told == "1",
+                    ended_at=_seconds(more),
+                    peak_mb=None if peak is None else as_mb(peak),
+                    cpu_s=None if cpu is None else cpu / 1e9,
                 )
             case _:
                 continue
     return tuple(attempts)
+
+
+def _numbers(words: list[str]) -> tuple[int | None, int | None]:
+    """Read two numbers that may be missing; a program may have written more digits than any number has."""
+    first, second = [int(w) if w.isdecimal() and len(w) < _DIGITS else None for w in (*words, "", "")][:2]
+    return first, second
 
 
 def _seconds(words: list[str]) -> float | None:

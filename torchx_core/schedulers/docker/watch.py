@@ -48,8 +48,16 @@ _RENEWALS_PER_LEASE = 4
 class Watch:
     """What is known of the app, and what is being asked."""
 
-    def __init__(self, engine: Engine, app: AppRecord, app_handle: str) -> None:
-        """Know nothing yet."""
+    def __init__(self, engine: Engine, app: AppRecord, app_handle: str, *, renew: bool = True) -> None:
+        """Know nothing yet.
+
+        Args:
+            engine: Where the app is.
+            app: Its record.
+            app_handle: Its name.
+            renew: Whether its lease is renewed.
+        """
+        self._lease_s = cast("float | None", app.cfg.get("lease_s")) if renew else None
         self._engine = engine
         self._app = app
         self._handle = app_handle
@@ -92,7 +100,7 @@ class Watch:
         times = [self._look_at] if self._look is None and not over else []
         if self.view is not None and self._fetch is None:
             times.append(self._fetch_at)
-        if self._app.cfg.get("lease_s") and self._renewal is None:
+        if self._lease_s and self._renewal is None:
             times.append(self._renew_at)
         return min(times, default=float("inf"))
 
@@ -255,8 +263,7 @@ class Watch:
     # --- the lease
 
     def _advance_renewal(self, now: float) -> None:
-        lease_s = cast("float | None", self._app.cfg.get("lease_s"))
-        if not lease_s or self.view is None or self.view.over:
+        if not self._lease_s or self.view is None or self.view.over:
             return
         if self._renewal is None:
             if now < self._renew_at:
@@ -267,7 +274,8 @@ class Watch:
         if self._renewal.failure is not None or self._renewal.done:
             renewed = self._renewal.done and self._renewal.result
             self._renewal = None
-            self._renew_at = now + (lease_s / _RENEWALS_PER_LEASE if renewed else min(_SOON_S, lease_s / 8))
+            later = self._lease_s / _RENEWALS_PER_LEASE
+            self._renew_at = now + (later if renewed else min(_SOON_S, later / 2))
 
     def _containers(self, view: AppView) -> list[str]:
         """Return what the app's volume can be reached by, those that run first."""

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from torchx_core.errors import InvalidAppError
-from torchx_core.specs import AppDef
+from collections.abc import Mapping
+
+from torchx_core.schedulers.unsupported import leave_out
+from torchx_core.specs import AppDef, CfgVal
 
 __all__ = ["host_gpus", "reserve_plan"]
 
 
-def reserve_plan(app: AppDef, *, enabled: bool, ids: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the devices to reserve from, or none when the app wants none or nobody asked for it.
+def reserve_plan(app: AppDef, cfg: Mapping[str, CfgVal], ids: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the devices to reserve from; none when the app wants none, or nobody asked for it.
+
+    Where the host has fewer than the app wants, none is reserved either: all replicas see all that there are.
+
+    Args:
+        app: The app.
+        cfg: Resolved options.
+        ids: The host's GPUs; None to ask the driver when they matter.
 
     Raises:
-        InvalidAppError: The host does not have that many.
+        InvalidAppError: The host does not have that many, and ``unsupported`` is ``refuse``.
     """
     wanted = sum(max(0, role.resource.gpu) * role.num_replicas for role in app.roles)
-    if not enabled or not wanted:
+    if not cfg.get("auto_set_cuda_visible_devices") or not wanted:
         return ()
     found = host_gpus() if ids is None else ids
     if len(found) < wanted:
-        raise InvalidAppError(
-            "roles",
-            f"ask for {wanted} GPUs, this host has {len(found)};"
-            " unset auto_set_cuda_visible_devices to share them",
-        )
+        problem = f"ask for {wanted} GPUs, this host has {len(found)}; CUDA_VISIBLE_DEVICES is left alone"
+        leave_out(cfg, "roles", problem)
+        return ()
     return found
 
 

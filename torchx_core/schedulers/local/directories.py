@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -28,11 +28,21 @@ class LocalDirScheduler(LocalScheduler):
     capabilities: ClassVar[Capabilities] = replace(LocalScheduler.capabilities, workspaces=True)
 
     def __init__(
-        self, session_name: str, *, state_dir: str | None = None, gpus: tuple[str, ...] | None = None
+        self,
+        session_name: str,
+        extra_paths: Sequence[str] | None = None,
+        *,
+        state_dir: str | None = None,
+        gpus: tuple[str, ...] | None = None,
     ) -> None:
         """Do no I/O; see `LocalScheduler`."""
         super().__init__(
-            "local_dir", session_name, LocalDirectoryImageProvider(), state_dir=state_dir, gpus=gpus
+            session_name,
+            LocalDirectoryImageProvider,
+            extra_paths=extra_paths,
+            backend="local_dir",
+            state_dir=state_dir,
+            gpus=gpus,
         )
         self._store = ImageStore(os.path.join(self._root, self.backend, ".images"))  # no session's name
 
@@ -51,7 +61,7 @@ class LocalDirScheduler(LocalScheduler):
         self._store.prune(max_age_s)
         return super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
 
-    def _images_for(self, app_dir: str) -> ImageProvider:
+    def _images_for(self, app_dir: str, cfg: Mapping[str, CfgVal]) -> ImageProvider:  # noqa: ARG002  # the same
         return _ImagesOfApp(self._store, app_dir)
 
     def _furnish(self, request: LocalRequest, directory: str) -> None:
@@ -71,6 +81,15 @@ class _ImagesOfApp(LocalDirectoryImageProvider):
 
     def fetch(self, image: str) -> str:
         return _copy_of(image, self._app_dir) if self._store.holds(image) else super().fetch(image)
+
+    def _holds(self, path: str) -> bool:
+        copies = _copy_of("", self._app_dir)
+        inside = path.startswith(copies)
+        return self._store.has_file(path.removeprefix(copies)) if inside else super()._holds(path)
+
+    def before_copying(self, path: str) -> str:
+        copies = _copy_of("", self._app_dir)
+        return self._store.file_of(path.removeprefix(copies)) if path.startswith(copies) else path
 
 
 def _copy_of(image: str, app_dir: str) -> str:

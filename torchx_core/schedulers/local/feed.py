@@ -68,6 +68,7 @@ class LocalFeed(RecordFeed[AppRecord]):
         self._alive = self._timeline = -1
         self._notifier: Notifier | None = None
         self._async_notifier: AsyncNotifier | None = None
+        self._lease_s = record.plan.lease_s if options.renew else None
         self._renew_at = 0.0
         self._cancelled = False
 
@@ -208,15 +209,14 @@ class LocalFeed(RecordFeed[AppRecord]):
 
     def _patience(self, timeout_s: float | None) -> float:
         longest = _CANCEL_LOOK_S if self._cancelled else _IDLE_LOOK_S
-        if self._record.plan.lease_s is not None:
+        if self._lease_s is not None:
             longest = min(longest, max(0.0, self._renew_at - time.monotonic()))
         return longest if timeout_s is None else min(timeout_s, longest)
 
     def _renew(self) -> None:
-        lease_s = self._record.plan.lease_s
-        if lease_s is None or time.monotonic() < self._renew_at:
+        if self._lease_s is None or time.monotonic() < self._renew_at:
             return
-        self._renew_at = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
+        self._renew_at = time.monotonic() + self._lease_s / _RENEWALS_PER_LEASE
         wake(self._record, RENEW)
 
     def _reset_notifiers(self) -> None:

@@ -5,22 +5,34 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from torchx_core.errors import InvalidAppError, InvalidInputError, SchedulerError, SubmitFailedError
-from torchx_core.schedulers.local.request import LocalRequest
+from torchx_core.schedulers.local.images import ImageProvider
+from torchx_core.schedulers.local.request import LocalRequest, submitters_path
 from torchx_core.schedulers.paths import make_private
 from torchx_core.supervisor.limits import mounts
 from torchx_core.supervisor.plan import ReplicaPlan
+from torchx_core.supervisor.spawn import search_path
 
 __all__ = ["FILES_OF_ITS_OWN", "FILES_PER_REPLICA", "check_file_system", "check_host"]
 
 FILES_PER_REPLICA = 8
 FILES_OF_ITS_OWN = 32
+_INSTALLED_WITH: Final[Mapping[str, str]] = {"torchrun": "torch", "accelerate": "accelerate"}
+"""Program of a training environment -> the package that brings it."""
+_SHELL_WORDS = 4
+"""Of a component that has a shell run a program: ``sh -c TEXT PROGRAM``; the text's last line executes it."""
 _SHARED = ("nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "lustre", "glusterfs", "beegfs")
 
 
-def check_host(request: LocalRequest) -> None:
+def check_host(request: LocalRequest, images: ImageProvider) -> None:
     """Check directories, programs and limits.
+
+    Args:
+        request: What would be submitted.
+        images: What images mean to this app.
 
     Raises:
         SubmitFailedError: The state directory cannot be written.
@@ -31,7 +43,7 @@ def check_host(request: LocalRequest) -> None:
     _check_state_dir(os.path.dirname(request.app_dir))
     for replica in request.plan.replicas:
         if replica.replica_id == 0:  # replicas of a role differ in their arguments only
-            _check_program(replica)
+            _check_program(replica, images)
     _check_descriptors(len(request.plan.replicas))
     if request.cfg.get("log_dir"):
         _check_log_dir(os.path.dirname(os.path.dirname(request.plan.replicas[0].log_dir)))
@@ -45,16 +57,36 @@ def _check_state_dir(directory: str) -> None:
     check_file_system(directory)
 
 
-def _check_program(replica: ReplicaPlan) -> None:
-    program = replica.argv[0]
-    path = replica.env.get("PATH", os.environ.get("PATH", os.defpath))
-    found = os.path.join(replica.cwd, program) if os.sep in program else program
-    if shutil.which(found, path=path) is None:
-        where = replica.cwd if os.sep in program else path
-        raise InvalidAppError(
-            f"roles[{replica.role!r}].entrypoint",
-            f"no such program on this host: {program!r}; looked in {where}",
-        )
+def _check_program(replica: ReplicaPlan, images: ImageProvider) -> None:
+    path = search_path(replica.env.get("PATH", ""), submitters_path(), replica.cwd)
+    for program in (replica.argv[0], *_run_by_shell(replica.argv)):
+        found = os.path.join(replica.cwd, program) if os.sep in program else program
+        if shutil.which(images.before_copying(found), path=path) is None:
+            where = replica.cwd if os.sep in program else path
+            raise InvalidAppError(
+                f"roles[{replica.role!r}].entrypoint",
+                f"no such program on this host: {program!r}; looked in {where}{_advice(program)}",
+            )
+
+
+def _run_by_shell(argv: Sequence[str]) -> list[str]:
+    """Return the program that a component's shell executes in the end; nothing of any other program.
+
+    Only a shell that is called by the program's name, as ours are: in somebody's own script the lines before
+    may change PATH.
+    """
+    if len(argv) < _SHELL_WORDS or list(argv[:2]) != ["sh", "-c"]:
+        return []
+    last = argv[2].rstrip("\n").rpartition("\n")[2]
+    return [argv[3]] if last.startswith(f"exec {argv[3]} ") else []
+
+
+def _advice(program: str) -> str:
+    """Return what to do where the program belongs to a Python environment; empty of any other program."""
+    if program in _INSTALLED_WITH:
+        package = _INSTALLED_WITH[program]
+        return f"; it comes with the package {package}: install it, or activate the environment that has it"
+    return ""
 
 
 def _check_descriptors(replicas: int) -> None:

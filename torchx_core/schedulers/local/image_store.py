@@ -32,10 +32,21 @@ class ImageStore:
     def __init__(self, root: str) -> None:
         """Do no I/O."""
         self._root = root
+        self._files: dict[str, frozenset[str]] = {}
 
     def holds(self, image: str) -> bool:
         """Return whether it is, or was, or can become, one of these images."""
         return os.path.dirname(image) == self._root
+
+    def file_of(self, name: str) -> str:
+        """Return the path of a file, which begins with the last part of its image's path."""
+        return os.path.join(self._root, name)
+
+    def has_file(self, name: str) -> bool:
+        """Return whether an image has the file (see `file_of`), or will have it once it is built."""
+        image, _, path = name.partition(os.sep)
+        known = self._files.get(os.path.join(self._root, image), frozenset())
+        return path in known or os.path.lexists(self.file_of(name))
 
     def name(self, role: Role) -> str:
         """Return the path of the image that the role's workspace laid over its image makes; build nothing.
@@ -43,7 +54,10 @@ class ImageStore:
         Raises:
             InvalidAppError: Image or workspace is wrong or cannot be read.
         """
-        return self._path(self._entries(role))
+        entries = self._entries(role)
+        image = self._path(entries)
+        self._files[image] = frozenset(path for path, _ in entries)
+        return image
 
     def build(self, role: Role) -> str:
         """Make that image unless it is there; of two who make it at once, the first to finish wins.

@@ -24,6 +24,8 @@ import torchx_core
 from torchx_core.errors import SubmitFailedError
 from torchx_core.schedulers.local.liveness import REAP_LOCK
 from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.schedulers.local.request import submitters_path
+from torchx_core.schedulers.local.zygote import ask_zygote, idle_s, zygote_name
 from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.removing import fresh_path, move_aside, remove_tree, rename_unless_there
 from torchx_core.supervisor.closing import has_begun
@@ -40,7 +42,8 @@ from torchx_core.supervisor.records import (
     sync_directory,
     write_all,
 )
-from torchx_core.supervisor.tree import APP_MARKER, guardian_command
+from torchx_core.supervisor.tree import APP_MARKER, guardian_command, with_room
+from torchx_core.supervisor.zygote import VARIABLE
 
 __all__ = ["create", "start_again"]
 
@@ -178,10 +181,18 @@ def _spawn(app_dir: str, held: list[int]) -> None:
     package_root = os.path.dirname(os.path.dirname(os.path.abspath(torchx_core.__file__)))
     # Its submitter may be part of an app, whose mark it must not bear: it would be taken for what that left.
     env = {name: value for name, value in os.environ.items() if name != APP_MARKER}
+    env["PATH"] = submitters_path()
+    zygote = zygote_name(package_root)
     try:
         with open(os.path.join(app_dir, SUPERVISOR_LOG), "a+b", opener=_open_private) as log:
+            command = guardian_command(sys.executable, package_root, app_dir, ())
+            if zygote and ask_zygote(zygote, command, [*held, log.fileno()], env):
+                return
+            command = [*command, *map(str, held)]
+            if zygote:
+                command, env[VARIABLE] = with_room(command), f"{zygote} {idle_s()}"
             shell = subprocess.run(
-                [*_SHELL, *guardian_command(sys.executable, package_root, app_dir, held)],
+                [*_SHELL, *command],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -16,7 +16,7 @@ from torchx_core.schedulers.local.cancelling import grace_end
 from torchx_core.schedulers.local.record import AppRecord, boot_id
 from torchx_core.schedulers.locks import is_locked
 from torchx_core.supervisor import machine
-from torchx_core.supervisor.closing import close_lost, has_begun, state_on_disk
+from torchx_core.supervisor.closing import close_lost, has_begun
 from torchx_core.supervisor.final import read_final
 from torchx_core.supervisor.journal import read_journal
 from torchx_core.supervisor.limits import group_prefix, remove_groups
@@ -24,7 +24,7 @@ from torchx_core.supervisor.reading import DamagedFile, read_bytes
 from torchx_core.supervisor.records import CANCEL, FINAL, JOURNAL, LOCK, SUPERVISOR_LOG, read_json
 from torchx_core.supervisor.tree import descendants, is_zombie, kill, marked, serves, serving
 
-__all__ = ["REAP_LOCK", "end_by_force", "end_orphans", "is_served", "reconcile"]
+__all__ = ["REAP_LOCK", "end_by_force", "end_orphans", "is_served", "reconcile", "reconcile_begun"]
 
 REAP_LOCK = "reap.lock"
 
@@ -34,6 +34,9 @@ _PAUSE_S = 0.05
 KILL_PATIENCE_S = 5.0
 """How long a process may take to end that was killed."""
 _KILL_PAUSE_S = 0.005
+BEGIN_S = 0.5
+"""How long after its submit an app is looked at as one whose supervisor is about to begin."""
+_BEGIN_PAUSE_S = 0.005
 _GUARDIANS_SHARE = 6
 """How many times as long its guardian has: it may be killing a crowd, more surely than a reader can."""
 
@@ -60,12 +63,26 @@ def reconcile(record: AppRecord) -> machine.State:
         return state
 
 
+def reconcile_begun(record: AppRecord) -> machine.State:
+    """Do the same; of an app that was submitted just now, wait for what its supervisor does first.
+
+    Else who looks right after a submit, as scripts written for TorchX do, finds an app that does not run. One
+    that waits for GPUs is not waited for, nor is any longer than `BEGIN_S` after its submit.
+    """
+    state = reconcile(record)
+    until = time.monotonic() + min(BEGIN_S, record.created_at + BEGIN_S - time.time())
+    while state.phase == machine.SUBMITTED and not record.plan.gpu_ids and time.monotonic() < until:
+        time.sleep(_BEGIN_PAUSE_S)  # noqa: TID251  # no feed is open that would tell
+        state = reconcile(record)
+    return state
+
+
 def _reconcile(record: AppRecord) -> machine.State:
     ended = read_final(record.directory)
     if ended is not None:
         return ended
     if is_served(record):
-        state = state_on_disk(record.directory, record.plan)
+        state = record.replay.state()
         _give_up_on_stuck(record, state)
         return state
     return _close(record)
@@ -77,7 +94,7 @@ def _close(record: AppRecord) -> machine.State:
         if ended is not None:
             return ended
         if is_served(record):  # somebody started it meanwhile
-            return state_on_disk(record.directory, record.plan)
+            return record.replay.state()
         _kill_leftovers(record)
         remove_groups(group_prefix(record.incarnation))
         return close_lost(record.directory, record.plan, _why(record))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchx_core.schedulers.option_values import add_ending_options
+from torchx_core.schedulers.unsupported import add_unsupported_option
 from torchx_core.specs import runopts
 
 __all__ = ["local_run_opts"]
@@ -18,7 +19,7 @@ def local_run_opts() -> runopts:
         "prepend_cwd",
         type_=bool,
         default=False,
-        help="put the working directory first in PATH of every replica",
+        help="put the working directory first in PATH of every replica, not last",
     )
     opts.add(
         "auto_set_cuda_visible_devices",
@@ -27,6 +28,7 @@ def local_run_opts() -> runopts:
         help="reserve the GPUs that a role asks for and show each replica its own in CUDA_VISIBLE_DEVICES",
     )
     add_ending_options(opts)
+    add_unsupported_option(opts)
     opts.add(
         "log_mode",
         type_=str,

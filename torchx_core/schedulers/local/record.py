@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from socket import gethostname
 
+from torchx_core.schedulers.local.replay import Replay
 from torchx_core.schedulers.stored import StoredApp
 from torchx_core.supervisor.plan import Plan, decode_plan, encode_plan
 from torchx_core.supervisor.reading import DamagedFile
@@ -25,6 +27,11 @@ class AppRecord(StoredApp):
         """The host's boot in which it was submitted."""
         return str(self.content.get("boot_id"))
 
+    @property
+    def host(self) -> str:
+        """The name of the host, or the container, in which it was submitted."""
+        return str(self.content.get("host") or gethostname())
+
     @cached_property
     def plan(self) -> Plan:
         """What the supervisor runs.
@@ -38,6 +45,11 @@ class AppRecord(StoredApp):
             except Misshapen as err:
                 raise DamagedFile(self.path(SPEC), f"its plan cannot be used: {err}") from err
 
+    @cached_property
+    def replay(self) -> Replay:
+        """What its journal tells."""
+        return Replay(self.directory, self.plan)
+
     @property
     def log_dirs(self) -> Iterable[str]:
         """Where each replica's logs lie."""
@@ -50,6 +62,7 @@ def encode_record(asked: Json, plan: Plan, *, created_at: float) -> Json:
         "version": VERSION,
         "incarnation": os.urandom(8).hex(),
         "boot_id": boot_id(),
+        "host": gethostname(),
         "created_at": created_at,
         "asked": asked,
         "plan": encode_plan(plan),

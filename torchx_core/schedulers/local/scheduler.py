@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -13,23 +13,31 @@ from torchx_core.errors import (
     AppIdConflictError,
     CorruptRecordError,
     InvalidAppError,
+    InvalidInputError,
     SubmitFailedError,
 )
 from torchx_core.schedulers import (
     CancelOutcome,
     Capabilities,
-    DescribeAppResponse,
     Finding,
     FollowOptions,
+    UsageSample,
 )
 from torchx_core.schedulers.difference import comparable_request, request_differences
+from torchx_core.schedulers.last_lines import read_last_lines
 from torchx_core.schedulers.local import launch, view
 from torchx_core.schedulers.local.cancelling import ask_to_end
 from torchx_core.schedulers.local.feed import LocalFeed
 from torchx_core.schedulers.local.host_check import check_host
-from torchx_core.schedulers.local.images import ImageProvider
+from torchx_core.schedulers.local.images import CWDImageProvider, ImageProvider
 from torchx_core.schedulers.local.inotify import InotifyPool
-from torchx_core.schedulers.local.liveness import end_by_force, end_orphans, is_served, reconcile
+from torchx_core.schedulers.local.liveness import (
+    end_by_force,
+    end_orphans,
+    is_served,
+    reconcile,
+    reconcile_begun,
+)
 from torchx_core.schedulers.local.options import local_run_opts
 from torchx_core.schedulers.local.record import AppRecord, encode_record
 from torchx_core.schedulers.local.request import LocalRequest, render, shown
@@ -38,7 +46,17 @@ from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.paths import check_owner
 from torchx_core.schedulers.recorded import RecordedScheduler
 from torchx_core.schedulers.stored import handle_of
-from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
+from torchx_core.schedulers.unsupported import FORMER_MEANING
+from torchx_core.specs import (
+    AppDef,
+    AppDryRunInfo,
+    AppState,
+    AppStatus,
+    CfgVal,
+    LastLines,
+    ReplicaStatus,
+    runopts,
+)
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.closing import has_begun
 from torchx_core.supervisor.records import Json
@@ -70,28 +88,40 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         resource_limits=True,
         reports=True,
         cancelled_state=True,
+        usage=True,
+        exec=True,
     )
 
     def __init__(
         self,
-        backend: str,
         session_name: str,
-        images: ImageProvider,
+        image_provider_class: Callable[[Mapping[str, CfgVal]], ImageProvider] = CWDImageProvider,
+        cache_size: int = 100,
+        extra_paths: Sequence[str] | None = None,
         *,
+        backend: str = "local_cwd",
         state_dir: str | None = None,
         gpus: tuple[str, ...] | None = None,
     ) -> None:
         """Do no I/O.
 
         Args:
-            backend: The name under which it is registered.
             session_name: Apps of one session are listed together.
-            images: What a role's image means.
+            image_provider_class: What a role's image means: called with each dry run's options.
+            cache_size: Of TorchX, which forgets the oldest apps; here all are kept, on disk.
+            extra_paths: Directories that come before the ``PATH`` of a role.
+            backend: The name under which it is registered.
             state_dir: Where records lie; None for ``$TORCHX_STATE_DIR`` or the XDG state directory.
             gpus: This host's GPUs, as ``CUDA_VISIBLE_DEVICES`` names them; None to ask the driver.
+
+        Raises:
+            InvalidInputError: The size is none.
         """
         super().__init__(backend, session_name, state_dir=state_dir)
-        self._images = images
+        if cache_size < 1:
+            raise InvalidInputError(f"cache_size must be at least 1: {cache_size}; leave it out")
+        self._image_provider_class = image_provider_class
+        self._extra_paths = tuple(extra_paths or ())
         self._inotifies = InotifyPool()
         self._gpus = gpus
 
@@ -109,11 +139,6 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
                 raise InvalidAppError(
                     f"roles[{i}].max_retries", f"must be at most {_MOST_RETRIES}: {role.max_retries}"
                 )
-            if role.mounts:
-                raise InvalidAppError(
-                    f"roles[{i}].mounts",
-                    f"{self.backend} cannot mount anything; use paths of this host instead",
-                )
 
     def _submit_dryrun(
         self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
@@ -125,14 +150,15 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
             app_id=app_id,
             app_dir=app_dir,
             session=self.session_name,
-            images=self._images_for(app_dir),
-            gpu_dir=os.path.join(self._root, "gpus"),
+            images=self._images_for(app_dir, cfg),
+            extra_paths=self._extra_paths,
             gpu_ids=self._gpus,
         )
+        request.terms = request.terms._replace(gpu_dir=os.path.join(self._root, "gpus"))
         return AppDryRunInfo(request, str)
 
-    def _images_for(self, app_dir: str) -> ImageProvider:  # noqa: ARG002  # where images are copied it matters
-        return self._images
+    def _images_for(self, app_dir: str, cfg: Mapping[str, CfgVal]) -> ImageProvider:  # noqa: ARG002  # for copies
+        return self._image_provider_class(cfg)
 
     def schedule(self, dryrun_info: AppDryRunInfo[LocalRequest]) -> str:
         """Create the app, or attach to the one that an equal request created."""
@@ -141,9 +167,10 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         while True:
             existing = self._for_submit(request.app_dir)
             if existing is None:
-                check_host(request)
+                check_host(request, self._images_for(request.app_dir, request.cfg))
                 record = encode_record(asked, request.plan, created_at=time.time())
                 if launch.create(request.app_dir, record, lambda new: self._furnish(request, new)):
+                    self._forget_old()
                     return request.app_id
             elif self._attach(request.app_id, existing, asked):
                 return request.app_id
@@ -153,7 +180,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
 
     def _attach(self, app_id: str, existing: AppRecord, asked: Json) -> bool:
         """Return whether the app is there to stay; false when it was taken back while we looked."""
-        difference = request_differences(existing.asked, asked, self.run_opts())
+        difference = request_differences(existing.asked, asked, self.run_opts(), FORMER_MEANING)
         if difference:
             raise AppIdConflictError(app_id, difference)
         with existing.naming_damage():
@@ -161,21 +188,43 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
                 check_owner(self._session_dir)  # what is there to run may be somebody else's
             return launch.start_again(existing)
 
-    def describe(self, app_id: str) -> DescribeAppResponse | None:
-        """Return what is known of the app; ends it first if nobody serves it any more."""
-        with suppress(FileNotFoundError):  # deleted while we look
-            record = self._find(app_id)
-            if record is not None:
-                return DescribeAppResponse.of(app_id, record.app, view.status(record, reconcile(record)))
-        return None
+    def usage(self, app_id: str) -> Sequence[UsageSample]:
+        """Look at the processes of each replica, or at their control group where they have one."""
+        record = self._record(app_id)
+        if not is_served(record):
+            return ()
+        from torchx_core.schedulers.local.usage import usage_now  # here: nobody else needs it
+
+        with record.naming_damage():
+            return usage_now(record, record.replay.state(), time.time())
+
+    def exec(self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool) -> int:  # noqa: ARG002  # ours is the command's
+        """Start the command as the supervisor starts a replica; it does not end with it."""
+        record = self._record(app_id)
+        from torchx_core.schedulers.local.inside import run_inside  # here: nobody else needs it
+
+        names = [(replica.role, replica.replica_id) for replica in record.plan.replicas]
+        state = reconcile(record)
+        return run_inside(record, state, names.index((role_name, k)), argv, self._handle(app_id))
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
         """Return what the supervisor was told to run, with secrets masked."""
         record = self._find(app_id)
         return None if record is None else shown(app_id, record.plan)
 
+    def last_lines(self, app_id: str, replica: ReplicaStatus) -> LastLines:
+        """Read the ends of the attempt's log files."""
+        for planned in self._record(app_id).plan.replicas:
+            if (planned.role, planned.replica_id) == (replica.role, replica.id):
+                return read_last_lines(os.path.join(planned.log_dir, str(replica.attempt)))
+        return LastLines((), ())
+
     def _read(self, directory: str) -> AppRecord | None:
         return AppRecord.read_from(directory)
+
+    def _status_of(self, record: AppRecord) -> AppStatus:
+        """Look; an app that nobody serves any more is ended first."""
+        return view.status(record, reconcile_begun(record))
 
     def _state_of(self, record: AppRecord) -> AppState:
         return view.app_state(reconcile(record))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 from torchx_core.schedulers import ReplicaChanged, Result, StateChanged
 from torchx_core.schedulers.local.record import AppRecord
-from torchx_core.schedulers.snapshot import app_status
+from torchx_core.schedulers.snapshot import app_status, usage_of
 from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus
 from torchx_core.supervisor import machine
+from torchx_core.supervisor.limits import holds_memory
+from torchx_core.supervisor.plan import Plan, ReplicaPlan
 
-__all__ = ["app_state", "changes", "replica_state", "status"]
+__all__ = ["app_state", "changes", "memory_limit_mb", "replica_state", "status"]
 
 _APP: dict[str, AppState] = {
     machine.SUBMITTED: AppState.SUBMITTED,
@@ -81,8 +82,8 @@ def _replica_changed(replica: machine.Replica, time: float) -> ReplicaChanged:
 def status(record: AppRecord, state: machine.State) -> AppStatus:
     """Return the app's status."""
     replicas = (
-        _replica(replica, f"{plan.log_dir}/{replica.attempt}" if plan.log_dir else "")
-        for plan, replica in zip(record.plan.replicas, state.replicas, strict=True)
+        _replica(plan, replica, memory_limit_mb(record.plan, index, replica), record.host)
+        for index, (plan, replica) in enumerate(zip(record.plan.replicas, state.replicas, strict=True))
     )
     return app_status(
         app_state(state), replicas, num_restarts=state.restarts, msg=_msg(record, state), result=state.result
@@ -97,12 +98,17 @@ def _msg(record: AppRecord, state: machine.State) -> str:
     return state.msg
 
 
-def _replica(replica: machine.Replica, log_dir: str) -> ReplicaStatus:
+def memory_limit_mb(plan: Plan, index: int, replica: machine.Replica) -> int:
+    """Return what the replica's latest attempt is held to, or was; 0 for no limit."""
+    return plan.replicas[index].mem_mb if plan.limits != "off" and holds_memory(replica.notice) else 0
+
+
+def _replica(plan: ReplicaPlan, replica: machine.Replica, limit_mb: int, host: str) -> ReplicaStatus:
     return ReplicaStatus(
         id=replica.replica_id,
         state=replica_state(replica),
         role=replica.role,
-        hostname=socket.gethostname(),
+        hostname=host,
         structured_error_msg=replica.error or NONE,
         exit_code=replica.exit_code,
         signal=replica.signal,
@@ -110,5 +116,6 @@ def _replica(replica: machine.Replica, log_dir: str) -> ReplicaStatus:
         started_at=replica.started_at,
         ended_at=replica.ended_at,
         msg=replica.msg or replica.notice,
-        log_dir=log_dir,
+        log_dir=f"{plan.log_dir}/{replica.attempt}" if plan.log_dir else "",
+        usage=usage_of(replica.used, limit_mb),
     )

@@ -9,6 +9,7 @@ from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, is_waiting
 from torchx_core.schedulers.slurm.record import SLURM_LOG, AppRecord
 from torchx_core.specs import AppState
 from torchx_core.supervisor.signals import exit_of
+from torchx_core.supervisor.usage import out_of_memory
 
 __all__ = ["Decision", "decide", "exit_words", "is_new", "may_be_listed_yet"]
 
@@ -22,7 +23,6 @@ _TOLD: Final = {
     "PREEMPTED": "the job was preempted and not started again",
     "TIMEOUT": "the job ran into Slurm's time limit",
     "DEADLINE": "the job could not end before its deadline in Slurm",
-    "OUT_OF_MEMORY": "the job ran out of memory on {nodes}; memMB asks for more",
     "REVOKED": "the job was revoked",
 }
 _HALTED: Final = {"SUSPENDED": "suspended in Slurm", "STOPPED": "stopped in Slurm"}
@@ -119,8 +119,11 @@ def _over(record: AppRecord, facts: Facts, job: Job) -> Decision:
     if job.state == "CANCELLED":
         by = f" by {job.ended_by}" if job.ended_by else ""
         return Decision(AppState.CANCELLED, f"job {job.job_id} was cancelled in Slurm{by}")
+    nodes = _lost_nodes(facts) or job.nodes
+    if job.state == "OUT_OF_MEMORY":
+        return Decision(AppState.FAILED, f"{_out_of_memory(record, facts)}, on {nodes}")
     if job.state in _TOLD:
-        return Decision(AppState.FAILED, _TOLD[job.state].format(nodes=_lost_nodes(facts) or job.nodes))
+        return Decision(AppState.FAILED, _TOLD[job.state].format(nodes=nodes))
     lost = [i for i, attempts in enumerate(facts.attempts) if not attempts or not _is_good(attempts[-1])]
     if not lost:
         return Decision(AppState.SUCCEEDED)
@@ -142,9 +145,22 @@ def _is_good(attempt: Attempt) -> bool:
     return attempt.code == 0 and not attempt.told
 
 
+def _out_of_memory(record: AppRecord, facts: Facts) -> str:
+    """Say what of the replicas that did not end well is known to have had most."""
+    ends = [
+        (attempts[-1].peak_mb or 0, planned.role)
+        for planned, attempts in zip(record.replicas, facts.attempts, strict=True)
+        if attempts and not _is_good(attempts[-1])
+    ]
+    peak_mb, role = max(ends, default=(0, record.replicas[0].role))
+    return out_of_memory(peak_mb or None, record.memory_limit_mb(role))
+
+
 def _failure(record: AppRecord, facts: Facts, index: int) -> str:
     planned, attempts = record.replicas[index], facts.attempts[index]
     how = exit_words(attempts[-1].code) if attempts else "did not start"
+    if attempts and attempts[-1].figures.oom:
+        how += f" ({out_of_memory(attempts[-1].peak_mb, record.memory_limit_mb(planned.role))})"
     told = " after Slurm told it to end" if facts.stop is None and attempts and attempts[-1].told else ""
     return f"{planned.role}/{planned.replica} failed: {how}{told}"
 

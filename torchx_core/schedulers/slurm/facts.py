@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from torchx_core.schedulers.locks import is_locked
@@ -26,6 +26,7 @@ __all__ = [
     "OUTCOMES",
     "Attempt",
     "Facts",
+    "Figures",
     "Run",
     "RunFile",
     "Stop",
@@ -37,6 +38,16 @@ __all__ = [
 
 OUTCOMES = frozenset(state.name for state in AppState if is_terminal(state))
 _MAX_REPORTS_FILE = 1 << 30
+
+
+class Figures(NamedTuple):
+    """What an attempt has used."""
+
+    cpu_s: float | None = None
+    peak_mb: int | None = None
+    """The most memory that one of its processes had."""
+    oom: bool = False
+    """The kernel killed something of it for want of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +63,17 @@ class Attempt:
     """As a shell has it, 128 and more for signals; None when it has not ended, or nobody saw it."""
     told: bool = False
     """It ended after it was told to."""
+    figures: Figures = Figures()  # noqa: RUF009  # it is frozen
+
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU time of all its processes."""
+        return self.figures.cpu_s
+
+    @property
+    def peak_mb(self) -> int | None:
+        """The most memory that one of its processes had."""
+        return self.figures.peak_mb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +152,9 @@ class _EndFile(NamedTuple):
     code: int
     told: bool
     time: float
+    cpu_s: float | None = None
+    peak_mb: int | None = None
+    oom: bool = False
 
 
 def read_facts(record: AppRecord) -> Facts:
@@ -218,15 +243,11 @@ def _read_attempt(log_dir: str, number: int) -> Attempt | None:
     if start is None:
         return None
     end = read_shaped(_EndFile, os.path.join(folder, "end.json"))
-    return Attempt(
-        number=number,
-        run=start.run,
-        host=start.host,
-        started_at=start.time,
-        ended_at=end.time if end else None,
-        code=end.code if end else None,
-        told=bool(end and end.told),
-    )
+    attempt = Attempt(number=number, run=start.run, host=start.host, started_at=start.time)
+    if end is None:
+        return attempt
+    figures = Figures(end.cpu_s, end.peak_mb, end.oom)
+    return replace(attempt, ended_at=end.time, code=end.code, told=end.told, figures=figures)
 
 
 def _runs(record: AppRecord) -> Iterator[Run]:

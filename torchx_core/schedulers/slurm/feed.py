@@ -59,6 +59,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         ]
         self._began = time.monotonic()
         self._quiet_s = _SHORTEST_S
+        self._lease_s = record.lease_s if options.renew else None
         self._renew_at = 0.0
         self._look_at = 0.0
         self._joined = False
@@ -190,10 +191,9 @@ class SlurmFeed(RecordFeed[AppRecord]):
         yield from new_reports(planned, place, attempt.started_at)
 
     def _renew(self) -> None:
-        lease_s = self._record.lease_s
-        if lease_s is None or time.monotonic() < self._renew_at:
+        if self._lease_s is None or time.monotonic() < self._renew_at:
             return
-        self._renew_at = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
+        self._renew_at = time.monotonic() + self._lease_s / _RENEWALS_PER_LEASE
         with suppress(FileNotFoundError):  # it was deleted
             fd = open_regular(self._record.path(LEASE), os.O_RDWR)
             try:  # in place: a full disk has room

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from torchx_core.schedulers.option_values import add_ending_options
+from torchx_core.schedulers.unsupported import add_unsupported_option
 from torchx_core.specs import runopts
 
 __all__ = ["SBATCH_TEXTS", "slurm_run_opts"]
@@ -54,4 +55,5 @@ def slurm_run_opts() -> runopts:
         "log_dir", type_=str, help="directory for the replicas' log files; default: beside the app's record"
     )
     add_ending_options(opts)
+    add_unsupported_option(opts)
     return opts

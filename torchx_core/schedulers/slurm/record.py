@@ -90,6 +90,10 @@ class AppRecord(StoredApp):
             raise self._damage("lease_s")
         return float(str(lease_s))
 
+    def memory_limit_mb(self, role: str) -> int:
+        """Return how much memory Slurm was asked for, for each replica of the role; 0 for no limit."""
+        return 0 if self.cfg.get("nomem") else max(0, self.app.get_role(role).resource.memMB)
+
     @cached_property
     def replicas(self) -> Sequence[Planned]:
         """All replicas, in the order of the roles."""

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from math import ceil
 from typing import cast
 
-from torchx_core.errors import InvalidAppError
 from torchx_core.schedulers.option_values import count, seconds
 from torchx_core.schedulers.paths import file_name
 from torchx_core.schedulers.secrets import mask_env
 from torchx_core.schedulers.slurm.options import SBATCH_TEXTS
 from torchx_core.schedulers.slurm.record import PLAN, SCRIPT, SHIM, SLURM_LOG, Planned
+from torchx_core.settings import ENV_TORCHX_JOB_ID
 from torchx_core.specs import AppDef, CfgVal, InvalidRunConfigException, Role, macros, make_app_handle
 from torchx_core.supervisor.records import Json
 
-__all__ = ["SlurmRequest", "check_app", "render"]
+__all__ = ["SlurmRequest", "render"]
 
 RANK0_ENV = "TORCHX_RANK0_HOST"
 
@@ -57,18 +57,6 @@ class SlurmRequest:
         rows = cast("list[Json]", plan["replicas"])
         plan["replicas"] = [{**row, "env": mask_env(cast("dict[str, str]", row["env"]))} for row in rows]
         return "\n".join([shlex.join(self.sbatch), "", self.script, f"# {PLAN}", json.dumps(plan, indent=2)])
-
-
-def check_app(app: AppDef) -> None:
-    """Check what `render` takes for granted.
-
-    Raises:
-        InvalidAppError: Slurm cannot run it.
-    """
-    for i, role in enumerate(app.roles):
-        if role.mounts:
-            problem = "slurm cannot mount anything; use paths that the nodes have"
-            raise InvalidAppError(f"roles[{i}].mounts", problem)
 
 
 def render(
@@ -210,7 +198,7 @@ def _replica(role: Role, k: int, *, app_id: str, handle: str, log_root: str, cwd
         "role": role.name,
         "replica": k,
         "argv": [rendered.entrypoint, *rendered.args],
-        "env": {"PYTHONUNBUFFERED": "x", "TORCHX_JOB_ID": handle, **rendered.env},
+        "env": {"PYTHONUNBUFFERED": "x", ENV_TORCHX_JOB_ID: handle, **rendered.env},
         "cwd": cwd,
         "log_dir": os.path.join(log_root, file_name(role.name), str(k)),
         "policy": role.retry_policy.value,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -12,11 +12,13 @@ from torchx_core.errors import SubmitFailedError
 from torchx_core.schedulers import (
     CancelOutcome,
     Capabilities,
-    DescribeAppResponse,
     Finding,
     FollowOptions,
     ListAppResponse,
+    UsageSample,
 )
+from torchx_core.schedulers.attached import run_attached
+from torchx_core.schedulers.last_lines import read_last_lines
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.paths import check_owner
@@ -24,16 +26,29 @@ from torchx_core.schedulers.recorded import RecordedScheduler
 from torchx_core.schedulers.slurm.cancelling import end_in_slurm, wake_tasks, write_cancel_request
 from torchx_core.schedulers.slurm.commands import CommandFailed, ask, call
 from torchx_core.schedulers.slurm.diagnosis import diagnose
+from torchx_core.schedulers.slurm.facts import read_facts
 from torchx_core.schedulers.slurm.feed import SlurmFeed
+from torchx_core.schedulers.slurm.inside import step_inside
 from torchx_core.schedulers.slurm.job import Row, number, rows
+from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import QUESTION, JobQueue, shared_queue
 from torchx_core.schedulers.slurm.reconcile import ask_about_all, is_known_over, jobs_left, reconcile
 from torchx_core.schedulers.slurm.record import JOB, AppRecord, JobFile
-from torchx_core.schedulers.slurm.request import SlurmRequest, check_app, render
+from torchx_core.schedulers.slurm.request import SlurmRequest, render
 from torchx_core.schedulers.slurm.submit import is_submitted, submit
+from torchx_core.schedulers.slurm.usage import usage_now
 from torchx_core.schedulers.stored import handle_of
-from torchx_core.specs import AppDef, AppDryRunInfo, AppState, CfgVal, runopts
+from torchx_core.specs import (
+    AppDef,
+    AppDryRunInfo,
+    AppState,
+    AppStatus,
+    CfgVal,
+    LastLines,
+    ReplicaStatus,
+    runopts,
+)
 
 __all__ = ["SlurmScheduler"]
 
@@ -56,6 +71,8 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         resource_limits=True,
         reports=True,
         cancelled_state=True,
+        usage=True,
+        exec=True,
     )
 
     def __init__(self, backend: str, session_name: str, *, state_dir: str | None = None) -> None:
@@ -72,9 +89,6 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
     def run_opts(self) -> runopts:
         """Return the options."""
         return slurm_run_opts()
-
-    def _validate(self, app: AppDef) -> None:
-        check_app(app)
 
     def _submit_dryrun(
         self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
@@ -96,20 +110,48 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         if existing is not None and not is_submitted(existing):
             check_owner(self._session_dir)  # the command that would be run may be somebody else's
         submit(dryrun_info.request, self._queue)
+        if existing is None:
+            self._forget_old()
         return dryrun_info.request.app_id
 
-    def describe(self, app_id: str) -> DescribeAppResponse | None:
-        """Return what is known of the app."""
-        with suppress(FileNotFoundError):  # deleted while we look
-            record = self._find(app_id)
-            if record is not None:
-                return DescribeAppResponse.of(app_id, record.app, reconcile(record, self._queue).status)
-        return None
+    def usage(self, app_id: str) -> Sequence[UsageSample]:
+        """Ask the programs beside the replicas, and return what they have answered to whoever asked last."""
+        record = self._record(app_id)
+        with record.naming_damage():
+            return usage_now(record)
+
+    def exec(self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool) -> int:
+        """Run the command as another step of the job, on the replica's node."""
+        step = self.step_inside(app_id, role_name, k, argv, terminal=terminal)
+        return run_attached(step, needs_reader=True)
+
+    def step_inside(
+        self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool
+    ) -> builtins.list[str]:
+        """Return the command line that does what `exec` does, on a host of the cluster.
+
+        Raises:
+            ReplicaNotRunningError: The replica has ended, or has not begun.
+        """
+        record = self._record(app_id)
+        index = [(planned.role, planned.replica) for planned in record.replicas].index((role_name, k))
+        return step_inside(
+            record, read_facts(record), index, argv, terminal=terminal, app_handle=self._handle(app_id)
+        )
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
         """Return what Slurm says of the app's job: its queue, or else its accounting."""
         record = self._find(app_id)
         return None if record is None else native(record)
+
+    def last_lines(self, app_id: str, replica: ReplicaStatus) -> LastLines:
+        """Read the ends of the attempt's log files."""
+        for planned in self._record(app_id).replicas:
+            if (planned.role, planned.replica) == (replica.role, replica.id):
+                directory = os.path.join(planned.log_dir, str(replica.attempt))
+                refresh(directory)
+                return read_last_lines(directory)
+        return LastLines((), ())
 
     def _read(self, directory: str) -> AppRecord | None:
         return AppRecord.read_from(directory)
@@ -118,6 +160,9 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
         """Return the apps of the session, having asked Slurm about all of them together."""
         ask_about_all(self._session_dir, self._queue)
         return super().list()
+
+    def _status_of(self, record: AppRecord) -> AppStatus:
+        return reconcile(record, self._queue).status
 
     def _state_of(self, record: AppRecord) -> AppState:
         return reconcile(record, self._queue).state

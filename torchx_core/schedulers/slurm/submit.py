@@ -64,6 +64,7 @@ from torchx_core.schedulers.slurm.record import (
     AppRecord,
 )
 from torchx_core.schedulers.slurm.request import SlurmRequest
+from torchx_core.schedulers.unsupported import FORMER_MEANING
 from torchx_core.supervisor.reading import DamagedFile, is_there, open_regular
 from torchx_core.supervisor.records import Json, dumps, sync_directory, write_all
 
@@ -93,7 +94,7 @@ def submit(request: SlurmRequest, queue: JobQueue) -> None:
         record = AppRecord.read_from(request.app_dir)
         if record is None:
             continue  # deleted, or taken back, meanwhile
-        difference = request_differences(record.asked, asked, slurm_run_opts())
+        difference = request_differences(record.asked, asked, slurm_run_opts(), FORMER_MEANING)
         if difference:
             raise AppIdConflictError(request.app_id, difference)
         try:

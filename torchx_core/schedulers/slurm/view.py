@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from typing import NamedTuple
 
 from torchx_core.schedulers.slurm.decide import Decision
-from torchx_core.schedulers.slurm.facts import OUTCOMES, Attempt, Facts, error_of
+from torchx_core.schedulers.slurm.facts import OUTCOMES, Attempt, Facts, Figures, error_of
 from torchx_core.schedulers.slurm.record import AppRecord, Planned
-from torchx_core.schedulers.snapshot import app_status
+from torchx_core.schedulers.snapshot import app_status, usage_of_attempts
 from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus
 from torchx_core.supervisor.records import Json
 from torchx_core.supervisor.shape import Misshapen, build, rows
 from torchx_core.supervisor.signals import exit_of
+from torchx_core.supervisor.usage import out_of_memory
 
 __all__ = ["FinalFile", "Standing", "dump_final", "load_final", "replica_state", "status"]
 
@@ -43,7 +45,12 @@ def status(
     waits = decision.state is AppState.PENDING  # perhaps again: then earlier attempts have ended
     replicas = [
         _replica_status(
-            planned, found[-1] if found else None, waits=waits, over=over, is_cause=index == cause
+            planned,
+            found,
+            waits=waits,
+            over=over,
+            is_cause=index == cause,
+            limit_mb=record.memory_limit_mb(planned.role),
         )
         for index, (planned, found) in enumerate(zip(record.replicas, attempts, strict=True))
     ]
@@ -51,8 +58,15 @@ def status(
 
 
 def _replica_status(
-    planned: Planned, last: Attempt | None, *, waits: bool, over: bool, is_cause: bool
+    planned: Planned,
+    attempts: Sequence[Attempt],
+    *,
+    waits: bool,
+    over: bool,
+    is_cause: bool,
+    limit_mb: int,
 ) -> ReplicaStatus:
+    last = attempts[-1] if attempts else None
     exit_code, signal = exit_of(last.code if last else None)
     return ReplicaStatus(
         id=planned.replica,
@@ -65,7 +79,9 @@ def _replica_status(
         attempt=last.number if last else 0,
         started_at=last.started_at if last else None,
         ended_at=last.ended_at if last else None,
+        msg=out_of_memory(last.peak_mb, limit_mb) if last and last.figures.oom else "",
         log_dir=f"{planned.log_dir}/{last.number}" if last else "",
+        usage=usage_of_attempts(attempts, limit_mb),
     )
 
 
@@ -81,7 +97,9 @@ def replica_state(attempt: Attempt | None, *, over: bool, is_cause: bool = False
 
 
 def dump_final(decision: Decision, facts: Facts, *, ended_at: float, result: object) -> Json:
-    """Return the last record of an app that is over."""
+    """Return the last record of an app that is over; what the release before does not know stands apart."""
+    known = [[asdict(attempt) for attempt in attempts] for attempts in facts.attempts]
+    figures = [[row.pop("figures")._asdict() for row in attempts] for attempts in known]
     return {
         "version": 1,
         "state": decision.state.name,
@@ -89,7 +107,8 @@ def dump_final(decision: Decision, facts: Facts, *, ended_at: float, result: obj
         "ended_at": ended_at,
         "num_restarts": facts.num_restarts,
         "cause": facts.stop.index if facts.stop else -1,
-        "attempts": [[asdict(attempt) for attempt in attempts] for attempts in facts.attempts],
+        "attempts": known,
+        "figures": figures,
         "result": result,
     }
 
@@ -104,6 +123,7 @@ class FinalFile(NamedTuple):
     cause: int
     attempts: list[object]
     result: object
+    figures: object = None
 
 
 def load_final(record: AppRecord, final: FinalFile) -> Standing:
@@ -112,10 +132,7 @@ def load_final(record: AppRecord, final: FinalFile) -> Standing:
     Raises:
         Misshapen: The record does not say.
     """
-    attempts = [
-        [build(Attempt, row) for row in rows({"attempts": found}, "attempts")]
-        for found in rows(final._asdict(), "attempts")
-    ]
+    attempts = _attempts(final)
     if final.state not in OUTCOMES or len(attempts) != len(record.replicas):
         raise Misshapen(f"{len(attempts)} replicas end as {final.state!r}")
     state = AppState[final.state]
@@ -128,3 +145,21 @@ def load_final(record: AppRecord, final: FinalFile) -> Standing:
         result=final.result,
     )
     return Standing(state=state, ended_at=final.ended_at, status=told, attempts=attempts)
+
+
+def _attempts(final: FinalFile) -> list[list[Attempt]]:
+    """Return the attempts of each replica; the release before has written no figures.
+
+    Raises:
+        Misshapen: The record does not say.
+    """
+    record = final._asdict()
+    known = [rows({"": found}, "") for found in rows(record, "attempts")]
+    used = [rows({"": told}, "") for told in rows(record, "figures")] if final.figures is not None else []
+    return [
+        [
+            replace(build(Attempt, row), figures=build(Figures, figures or {}))
+            for row, figures in zip_longest(attempts, told)
+        ]
+        for attempts, told in zip_longest(known, used, fillvalue=list[object]())
+    ]

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, cast
 
-from torchx_core.errors import InvalidAppError
+from torchx_core.errors import InvalidAppError, InvalidAppTypeError
 from torchx_core.specs.checks import is_list, is_map, show
 from torchx_core.specs.overlays.operators import read_key
 
@@ -89,7 +89,9 @@ def _merge(base: _Map, name: str, value: object, where: str, merge: _Merge, take
     elif is_list(held) and is_list(value):
         base[name] = [*held, *(take(item, where) for item in value)]
     elif held is not _ABSENT and any(is_map(side) or is_list(side) for side in (held, value)):
-        raise InvalidAppError(where, f"cannot be merged with {show(held)}: {show(value)}; use PUT to replace")
+        raise InvalidAppTypeError(
+            where, f"cannot be merged with {show(held)}: {show(value)}; use PUT to replace"
+        )
     else:
         base[name] = take(value, where)
 
@@ -126,7 +128,7 @@ def _joined(held: object, value: object, on: str, where: str) -> list[_Map]:
 
 def _maps(value: object, where: str) -> list[_Map]:
     if not is_list(value) or not all(is_map(item) for item in value):
-        raise InvalidAppError(where, f"must be a list of maps, which JOIN needs: {show(value)}")
+        raise InvalidAppTypeError(where, f"must be a list of maps, which JOIN needs: {show(value)}")
     items = cast("list[_Map]", value)
     if any(read_key(name).operator != "merge" for item in items for name in item):
         raise InvalidAppError(where, "items of JOIN set fields; they take no PUT, JOIN or DEL")
@@ -139,7 +141,7 @@ def _is_tuple(value: object) -> bool:
 
 def _plain(value: object, where: str) -> object:
     if is_map(value) or is_list(value):
-        raise InvalidAppError(where, f"JOIN matches by plain values: {show(value)}")
+        raise InvalidAppTypeError(where, f"JOIN matches by plain values: {show(value)}")
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from enum import Enum
 
-from torchx_core.errors import InvalidAppError
+from torchx_core.errors import InvalidAppTypeError
 from torchx_core.specs.checks import is_list, is_map, show, want_map, want_plain
 from torchx_core.specs.overlays.operators import PUT, read_key
 
@@ -19,12 +19,12 @@ def as_overlay(overlay: object, path: str = "overlay") -> dict[str, object]:
     list becomes what it means in TorchX: PUT.
 
     Raises:
-        InvalidAppError: It is neither, or something in it is no plain data.
+        InvalidAppTypeError: It is neither, or something in it is no plain data.
     """
     if is_dataclass(overlay) and not isinstance(overlay, type):
         return _written(_fields(overlay), path)
     if not is_map(overlay):
-        raise InvalidAppError(path, f"must be a map or a dataclass: {show(overlay)}")
+        raise InvalidAppTypeError(path, f"must be a map or a dataclass: {show(overlay)}")
     return _written(overlay, path)
 
 

@@ -20,6 +20,7 @@ pytest.register_assert_rewrite(
         for part in (
             "base",
             "follow",
+            "inside",
             "outcome",
             "records",
             "reports",
@@ -27,6 +28,7 @@ pytest.register_assert_rewrite(
             "submit",
             "surroundings",
             "survival",
+            "usage",
             "whole",
             "workspaces",
         )

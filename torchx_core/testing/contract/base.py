@@ -42,6 +42,9 @@ class ContractBase:
     reached_by: ClassVar[frozenset[str]] = frozenset()
     """Variables by which a submitter reaches the backend; they stay as they are in other surroundings."""
 
+    not_sampled: ClassVar[frozenset[str]] = frozenset()
+    """Fields of `Usage` that are not known while an app runs, where the scheduler claims ``usage``."""
+
     @pytest.fixture
     def new_runner(self) -> NewRunner:
         """Override: return what makes a runner, each time a new one, all on the same backend and session.

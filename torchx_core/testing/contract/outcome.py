@@ -11,7 +11,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, LogLine, ReplicaChanged
 from torchx_core.specs import AppDef, AppState, RetryPolicy
 from torchx_core.testing.contract.base import ContractBase, each_event, each_line, replicas_of
-from torchx_core.testing.steps import Exit, FailUntil, Hold, Print, PrintAttempt, Raise
+from torchx_core.testing.steps import Exit, FailUntil, Hold, Print, PrintAttempt, PrintMany, Raise
 
 __all__ = ["OutcomeContract"]
 
@@ -58,6 +58,35 @@ class OutcomeContract(ContractBase):
         replica = status.roles[0].replicas[0]
         assert (replica.exit_code, replica.signal) == (None, name)
         assert [(e.exit_code, e.signal) for e in ends] == [(None, name)]
+
+    def test_a_failure_shows_what_was_printed_last(self, runner: Runner) -> None:
+        """Of the replica that failed first, by its last attempt, whoever tells of it; and nothing else."""
+        role = self.role("loud", PrintMany(3000), Print("last word"), Exit(3), num_replicas=1)
+        handle = self.run(runner, AppDef("loud", [role]))
+        for status in (self.end(runner, handle), runner.status(handle)):
+            assert status is not None
+            with pytest.raises(AppStatusError) as caught:
+                status.raise_for_status()
+            assert str(caught.value).split("  last lines of loud/0:\n")[1].split("\n") == [
+                *(f"    {number}" for number in range(2991, 3000)),
+                "    last word",
+            ]
+
+    def test_a_failure_leads_with_the_exception(self, runner: Runner) -> None:
+        """The one that its program has printed, with the line that raised it, whatever else was printed."""
+        trace = ["Traceback (most recent call last):", '  File "job.py", line 3, in load', "KeyError: 'x'"]
+        told = [Print(line, "stderr") for line in trace]
+        status = self.end(runner, self.run(runner, self.app(PrintMany(300), *told, PrintMany(300), Exit(1))))
+        if self.claims(runner, "separate_streams"):
+            assert "KeyError: 'x' (job.py:3, in load); app is FAILED" in status.failure_summary()
+            assert "\n         KeyError: 'x'\n" in status.failure_summary()
+
+    def test_what_an_earlier_attempt_printed_is_not_the_last_word(self, runner: Runner) -> None:
+        """A retry that ends otherwise has lines of its own."""
+        self.needs(runner, "retries")
+        role = self.role("r", PrintAttempt("said in attempt"), FailUntil(1), Exit(5), max_retries=1)
+        summary = self.end(runner, self.run(runner, AppDef("again", [role]))).failure_summary()
+        assert summary.endswith("  last lines of r/0:\n    said in attempt 1 0")
 
     def test_times_are_told(self, runner: Runner) -> None:
         """A replica that has ended knows when it started and ended."""

@@ -71,6 +71,24 @@ class RecordsContract(ContractBase):
         ]
         assert all(row.app_handle.endswith(f"/{row.app_id}") for row in rows)
 
+    def test_a_session_may_have_no_name(self, runner: Runner) -> None:
+        """TorchX allows it; the app's handle has nothing between the slashes, and works as any other."""
+        nameless = runner.scheduler(self.backend, "")
+        app_id = nameless.submit(self.app(Print("x")), self.cfg)
+        handle = f"{self.backend}:///{app_id}"
+        assert texts(runner.follow(handle)) == ["x"]
+        assert app_id in [app.app_id for app in nameless.list()]
+        assert app_id not in [app.app_id for app in runner.list(self.backend)]
+        runner.delete(handle)
+        assert runner.status(handle) is None
+
+    def test_a_session_with_an_app_is_one_of_the_sessions(self, runner: Runner, other: Runner) -> None:
+        """Whoever asks; so all apps can be listed."""
+        self.hold(runner)
+        assert other.name in other.scheduler(self.backend).sessions()
+        nobodys = other.scheduler(self.backend, "nobodys").sessions()
+        assert runner.name in nobodys or nobodys == ["nobodys"]  # where the backend cannot tell
+
     def test_a_running_app_cannot_be_deleted(self, runner: Runner) -> None:
         """The error says so, and the app goes on."""
         handle = self.hold(runner)

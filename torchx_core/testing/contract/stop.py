@@ -140,6 +140,15 @@ class StopContract(ContractBase):
         assert status.state == AppState.CANCELLED
         assert "lease" in status.msg
 
+    def test_an_app_that_somebody_only_looks_at_loses_its_lease(self, runner: Runner) -> None:
+        """Following with ``renew=False`` shows how the app ends, and is no reason for it to go on."""
+        self.needs(runner, "lease")
+        handle = self.run(runner, self.app(Hold()), cfg={"lease_s": self.short_s})
+        *_, last = runner.follow(handle, renew=False)
+        status = last.final_status
+        assert status is not None
+        assert "lease" in status.msg
+
     def test_an_app_that_somebody_follows_keeps_its_lease(self, runner: Runner) -> None:
         """Following renews it, also while nothing happens."""
         self.needs(runner, "lease")

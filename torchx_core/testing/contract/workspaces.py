@@ -8,7 +8,8 @@ import pytest
 
 from torchx_core.errors import AppIdConflictError, InvalidAppError, InvalidInputError
 from torchx_core.runner import Runner, pin_workspace_images
-from torchx_core.specs import AppDef, AppState, Role, Workspace
+from torchx_core.schedulers.unsupported import UNSUPPORTED
+from torchx_core.specs import AppDef, AppState, CfgVal, Role, Workspace
 from torchx_core.testing.contract.base import ContractBase, texts
 
 __all__ = ["WorkspacesContract"]
@@ -20,12 +21,14 @@ class WorkspacesContract(ContractBase):
     __test__ = False
 
     def test_a_workspace_is_refused_where_none_can_be_built(self, runner: Runner, tmp_path: Path) -> None:
-        """Before anything is submitted, and by the role's name: no user's files are silently missing."""
+        """Before anything is submitted, and by the role's name, also where it may be ignored aloud."""
         if runner.scheduler(self.backend).capabilities.workspaces:
             pytest.skip(f"{self.backend} builds workspaces")
         app = self._with_workspace(tmp_path, "true")
+        may_ignore = UNSUPPORTED in dict(runner.scheduler_run_opts(self.backend))
+        cfg: dict[str, CfgVal] = {**self.cfg, **({UNSUPPORTED: "refuse"} if may_ignore else {})}
         with pytest.raises(InvalidAppError, match=r"roles\['worker'\].workspace: .*cannot"):
-            self.run(runner, app)
+            runner.run(app, self.backend, cfg)
         assert runner.list(self.backend) == []
         assert runner.build_workspace(app, self.backend, self.cfg) == {}
         assert runner.build_workspace(app.roles[0], self.backend, self.cfg) is None

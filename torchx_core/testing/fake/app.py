@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
 
-from torchx_core.schedulers import AppEvent, LogLines, Metric, Progress, StateChanged
+from torchx_core.schedulers import AppEvent, LogLines, Metric, Progress, StateChanged, UsageSample
 from torchx_core.schedulers.events import StreamName
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.schedulers.local.view import app_state, changes, status
+from torchx_core.specs import Usage
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.loop import Timers
 from torchx_core.supervisor.plan import fresh_state
@@ -25,6 +26,7 @@ from torchx_core.testing.steps import (
     ReportProgress,
     ReportResult,
     Step,
+    Use,
 )
 
 __all__ = ["FakeApp"]
@@ -44,6 +46,7 @@ class FakeApp:
         self._scripts = scripts
         self._clock = clock
         self._left: dict[int, deque[Step]] = {}  # what each running replica has still to do
+        self._used: dict[int, Use] = {}  # what each running replica has used, if it uses anything
         self._todo: deque[machine.Instruction] = deque()
         self._timers = Timers(clock)
         self._arm_limits()
@@ -55,7 +58,7 @@ class FakeApp:
 
     def turn(self) -> bool:
         """Let happen what can happen now; return whether anything did."""
-        before = self.state, len(self.stream)
+        before = self.state, len(self.stream), dict(self._used)
         for due in self._timers.due():
             due()
         if self.state.phase == machine.SUBMITTED:
@@ -64,7 +67,7 @@ class FakeApp:
             for replica in list(self._left):
                 if replica in self._left:  # not ended by what happened to one before it
                     self._take_step(replica, self._left[replica])
-        return before != (self.state, len(self.stream))
+        return before != (self.state, len(self.stream), self._used)
 
     def patience(self) -> float | None:
         """Return how many seconds nothing will happen by itself, or None for ever."""
@@ -84,6 +87,19 @@ class FakeApp:
         lease_s = self.record.plan.lease_s
         if lease_s is not None:
             self._limit("lease", lease_s, f"lease expired: nobody renewed it for {lease_s:g} s")
+
+    def samples(self) -> list[UsageSample]:
+        """Return what the running replicas use that use anything."""
+        return [
+            UsageSample(
+                role=self.state.replicas[index].role,
+                replica=self.state.replicas[index].replica_id,
+                attempt=self.state.replicas[index].attempt,
+                usage=Usage(cpu_s=used.cpu_s, memory_bytes=used.memory_mb << 20, processes=1),
+                time=self._clock(),
+            )
+            for index, used in self._used.items()
+        ]
 
     def _arm_limits(self) -> None:
         plan = self.record.plan
@@ -132,8 +148,9 @@ class FakeApp:
 
     def _exit(self, replica: int, code: int | None, signal: str | None = None) -> None:
         if self._left.pop(replica, None) is not None:
-            attempt = self.state.replicas[replica].attempt
-            self._feed(machine.Exited(self._clock(), replica, attempt, code, signal))
+            attempt, used = self.state.replicas[replica].attempt, self._used.pop(replica, Use(0.0))
+            exited = machine.Exited(self._clock(), replica, attempt, code, signal)
+            self._feed(exited._replace(max_rss_mb=used.memory_mb, cpu_s=used.cpu_s))
 
     def _sweep(self, *, kill: bool) -> None:
         for replica in list(self._left) if kill else ():
@@ -161,6 +178,10 @@ class FakeApp:
                 self._exit(replica, None, signal)
             case FailUntil(first, code) if attempt < first:
                 self._exit(replica, code)
+            case Use(cpu_s, memory_mb):
+                left.popleft()
+                before = self._used.get(replica, Use(0.0))
+                self._used[replica] = Use(before.cpu_s + cpu_s, before.memory_mb + memory_mb)
             case ReportResult(value):
                 left.popleft()
                 self._feed(machine.Reported(self._clock(), replica, attempt, value))

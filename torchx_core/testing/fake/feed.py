@@ -51,7 +51,8 @@ class FakeFeed(EventFeed):
         with self._host.lock:
             if not self._host.has(self._app):
                 raise UnknownAppException(self._app.record.directory)
-            self._app.renew()
+            if self._options.renew:
+                self._app.renew()
             while not self.done and (self._at < len(self._app.stream) or self._app.turn()):
                 passed = self._app.stream[self._at : self._at + _MAX_EVENTS]
                 self._at += len(passed)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import builtins
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,6 +15,7 @@ from torchx_core.schedulers import (
     FollowOptions,
     ListAppResponse,
     Scheduler,
+    UsageSample,
 )
 from torchx_core.schedulers.difference import comparable_request, request_differences
 from torchx_core.schedulers.local import CWDImageProvider, LocalRequest, LocalScheduler
@@ -35,11 +37,11 @@ __all__ = ["FakeScheduler"]
 class FakeScheduler(Scheduler[LocalRequest]):
     """Stands in for ``local_cwd``: the same options and states, no processes; see `FakeHost`.
 
-    Images, mounts and resources are accepted and mean nothing.
+    Images and resources are accepted and mean nothing.
     """
 
     capabilities: ClassVar[Capabilities] = replace(
-        LocalScheduler.capabilities, survives_submitter=False, resource_limits=False
+        LocalScheduler.capabilities, survives_submitter=False, resource_limits=False, exec=False
     )
 
     def __init__(self, host: FakeHost, session_name: str) -> None:
@@ -61,11 +63,10 @@ class FakeScheduler(Scheduler[LocalRequest]):
             app_dir="",
             session=self.session_name,
             images=CWDImageProvider(),
-            gpu_dir="",
             gpu_ids=None,
         )
-        plan = request.plan
-        request.plan = plan._replace(replicas=[r._replace(log_dir="") for r in plan.replicas], gpu_ids=())
+        request.role_log_dirs = {role: [""] * len(dirs) for role, dirs in request.role_log_dirs.items()}
+        request.terms = request.terms._replace(gpu_ids=())
         self._check_scripts(request)
         return AppDryRunInfo(request, str)
 
@@ -100,6 +101,11 @@ class FakeScheduler(Scheduler[LocalRequest]):
             app.turn()
             return known
 
+    def usage(self, app_id: str) -> Sequence[UsageSample]:
+        """Return what the replicas use that have a step `Use`; the app does not move on."""
+        with self._host.lock:
+            return self._known(app_id).samples()
+
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first; none of them moves on."""
         with self._host.lock:
@@ -113,6 +119,11 @@ class FakeScheduler(Scheduler[LocalRequest]):
                 for (session, app_id), app in self._host.apps.items()
                 if session == self.session_name
             ]
+
+    def sessions(self) -> builtins.list[str]:
+        """Return the sessions that have apps on the host."""
+        with self._host.lock:
+            return sorted({session for session, _ in self._host.apps})
 
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None

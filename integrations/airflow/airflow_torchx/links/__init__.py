@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_torchx.links.torchx import TorchXRunLink, TorchXServiceLink
+from airflow_torchx.links.torchx import TorchXPageLink, TorchXRunLink, TorchXServiceLink
 
-__all__ = ["TorchXRunLink", "TorchXServiceLink"]
+__all__ = ["TorchXPageLink", "TorchXRunLink", "TorchXServiceLink"]

@@ -1,21 +1,29 @@
-"""Links from a task's page to its app: where the scheduler shows it, and what it serves itself.
+"""Links from a task's page to its app: its page in Airflow, its scheduler's, and what it serves itself.
 
-Airflow's web server reads a link from the XCom of its key. The operator writes that as soon as the app runs,
-if there is something to link to.
+Airflow's web server reads a link from the XCom of its key. The operator, or the trigger of a deferred task,
+writes that as soon as it is known where the link leads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 from typing_extensions import override
 
-from airflow_torchx import _engine
-from airflow_torchx._engine import BaseOperator, BaseOperatorLink, Context
+from airflow_torchx._addresses import tab_of
+from airflow_torchx._engine import BaseOperator, BaseOperatorLink
+from airflow_torchx._tries import TaskTry
+from torchx_core.display.services import find_services
 from torchx_core.specs import AppDef, AppStatus
 
-__all__ = ["HasLinks", "TorchXRunLink", "TorchXServiceLink", "push_links"]
+__all__ = [
+    "HasLinks",
+    "TorchXPageLink",
+    "TorchXRunLink",
+    "TorchXServiceLink",
+    "find_links",
+    "page_link",
+]
 
 
 @runtime_checkable
@@ -35,6 +43,16 @@ class _KnownLink(BaseOperatorLink):
         return operator.links.get(self.xcom_key, "") if isinstance(operator, HasLinks) else ""
 
 
+class TorchXPageLink(_KnownLink):
+    """The app's page, a tab of its task instance."""
+
+    @property
+    @override
+    def name(self) -> str:
+        """What the button says."""
+        return "App"
+
+
 class TorchXRunLink(_KnownLink):
     """The app's page at its scheduler, where that has one."""
 
@@ -42,7 +60,7 @@ class TorchXRunLink(_KnownLink):
     @override
     def name(self) -> str:
         """What the button says."""
-        return "App"
+        return "Scheduler"
 
 
 class TorchXServiceLink(_KnownLink):
@@ -55,20 +73,14 @@ class TorchXServiceLink(_KnownLink):
         return "Service"
 
 
-def push_links(operator: HasLinks, context: Context, app: AppDef, status: AppStatus) -> None:
-    """Make the links work, while the app runs already."""
-    found = {
-        TorchXRunLink().xcom_key: status.ui_url,
-        TorchXServiceLink().xcom_key: next(_services(app, status), None),
-    }
-    operator.links = {key: url for key, url in found.items() if url}
-    for key, url in operator.links.items():
-        _engine.push_xcom(context, key, url)
+def find_links(app: AppDef, status: AppStatus) -> dict[str, str]:
+    """Return where the links lead, by the keys of their XComs; one that leads nowhere yet is left out."""
+    known = (url for url in find_services(app, status).values() if url)
+    found = {TorchXRunLink().xcom_key: status.ui_url, TorchXServiceLink().xcom_key: next(known, None)}
+    return {key: url for key, url in found.items() if url}
 
 
-def _services(app: AppDef, status: AppStatus) -> Iterator[str]:
-    hosts = {role.role: role.replicas[0].hostaddr for role in status.roles if role.replicas}
-    for role in app.roles:
-        for port in role.port_map.values():
-            if hosts.get(role.name):
-                yield f"http://{hosts[role.name]}:{port}"
+def page_link(this_try: TaskTry) -> dict[str, str]:
+    """Return where the link to the app's page in Airflow leads, by the key of its XCom."""
+    url = tab_of(this_try.dag_id, this_try.run_id, this_try.task_id, this_try.map_index)
+    return {TorchXPageLink().xcom_key: url}

@@ -29,7 +29,7 @@ from airflow_torchx._engine import (
 )
 from airflow_torchx._mapping import checked
 from airflow_torchx._parse_checks import check_app, check_component, check_target
-from airflow_torchx.links import TorchXRunLink, TorchXServiceLink
+from airflow_torchx.links import TorchXPageLink, TorchXRunLink, TorchXServiceLink
 from torchx_core.errors import ComponentNotFoundException, InvalidInputError
 from torchx_core.launch import (
     DEFAULT_SCHEDULER,
@@ -41,7 +41,7 @@ from torchx_core.launch import (
     make_component,
     to_document,
 )
-from torchx_core.specs import AppDef
+from torchx_core.specs import AppDef, AppHandle, AppStatus
 
 if TYPE_CHECKING:
     import jinja2
@@ -100,8 +100,9 @@ class TorchXRunOperator(BaseOperator):
             what ``[operators] default_deferrable`` says.
         log_limit_mb: How much of the app's output the task's log shows at most, in millions of characters;
             None for all. Beyond it the log says where the rest is.
-        fail_on_exit_codes: Fail without a retry when the first replica that failed exited with one of these;
-            by default with what stands for wrong usage (2) and a program that cannot be run (126, 127).
+        fail_on_exit_codes: Fail without a retry when the first replica that failed, or the rank in it, exited
+            with one of these; by default with what stands for wrong usage (2), and for a program that cannot
+            be run (126, 127).
 
     Raises:
         InvalidAppError: The app is wrong; at DAG parse, as far as templates allow.
@@ -132,7 +133,11 @@ class TorchXRunOperator(BaseOperator):
         "component_args": "json",
         "cfg": "json",
     }
-    operator_extra_links: Collection[BaseOperatorLink] = (TorchXRunLink(), TorchXServiceLink())
+    operator_extra_links: Collection[BaseOperatorLink] = (
+        TorchXPageLink(),
+        TorchXRunLink(),
+        TorchXServiceLink(),
+    )
     ui_color = "#fbe5d6"
 
     def __init__(  # noqa: PLR0913  (an operator's arguments are its interface; all are keywords)
@@ -174,6 +179,7 @@ class TorchXRunOperator(BaseOperator):
         self._given = app
         self.has_option_secrets = False  # until the templates are rendered
         self._killed = False
+        self.ended: tuple[AppHandle, AppStatus] | None = None  # for what asks when the task has run
         self._check_arguments()
         self._check_source()
         if scheduler is not None or torchx_conn_id is None:
@@ -227,6 +233,19 @@ class TorchXRunOperator(BaseOperator):
         `execute` looks at the flag and acts.
         """
         self._killed = True
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> object:  # noqa: ARG002
+        """Return what the app has read and written; the OpenLineage provider calls it, after a failure too.
+
+        Args:
+            task_instance: The task's.
+        """
+        if self.ended is None:
+            return None
+        from airflow_torchx._lineage import describe_lineage  # imported here: it needs that provider
+
+        handle, status = self.ended
+        return describe_lineage(self._rendered_app(), handle, status.result)
 
     def _execution(self, context: Context) -> Execution:
         from airflow_torchx._execution import Execution, Limits  # imported here: parsing a DAG need not pay

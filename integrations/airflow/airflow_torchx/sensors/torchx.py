@@ -195,8 +195,21 @@ class TorchXSensor(BaseSensorOperator):
         if status is None:
             raise self._failed(str(UnknownAppException(self.handle)))
         if status.state is not AppState.SUCCEEDED:
-            raise self._failed(f"{status.failure_summary()}\n  app: {self.handle}")
+            raise self._failed(self._why(status))
         return status.result
+
+    def _why(self, status: AppStatus) -> str:
+        """Return why the app failed; without what it printed, where it may have secrets that nobody tells."""
+        from airflow_torchx._outcome import failure_message
+        from torchx_core.schedulers.secrets import MASK
+
+        with self._target().runner() as runner:
+            app = runner.describe(self.handle)
+        for role in app.roles if app else ():
+            _engine.mask_secrets(role.env)
+            if any(MASK in value for value in role.env.values()):
+                status.last_lines = None
+        return failure_message(status, self.handle)
 
     def _failed(self, message: str, error: type[AirflowException] = AirflowException) -> AirflowException:
         return AirflowSkipException(message) if self.soft_fail or self.never_fail else error(message)

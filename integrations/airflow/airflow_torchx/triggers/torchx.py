@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
@@ -14,6 +15,7 @@ from typing_extensions import override
 from airflow_torchx import _engine, _engine_triggers
 from airflow_torchx._deferral import CURSOR_KEY, Deferral, Fired, cursor_noted, make_note
 from airflow_torchx._engine_triggers import BaseTrigger, TaskSuccessEvent, TriggerEvent
+from airflow_torchx._links import Lookout
 from airflow_torchx._log import AppLog
 from airflow_torchx._options import hide_option_secrets
 from airflow_torchx._outcome import status_xcoms
@@ -21,9 +23,11 @@ from airflow_torchx._plan import reason_of_user
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._watch import PIECE_LINES, Pace, Paces, Watch, as_scheduler_error
 from airflow_torchx.hooks import TorchXHook
+from airflow_torchx.links.torchx import find_links
 from torchx_core.errors import SchedulerError
 from torchx_core.launch import Patience
 from torchx_core.runner import Runner, get_runner
+from torchx_core.schedulers import AppEvent
 from torchx_core.specs import AppState
 
 __all__ = ["TorchXTrigger"]
@@ -110,6 +114,7 @@ class TorchXTrigger(BaseTrigger):
                 _engine_triggers.hide_secrets,
                 cursor,
                 _engine_triggers.unread_log,
+                heed=partial(self._show_links, runner, Lookout(awaited=self._deferral.links_awaited)),
             )
             over = await watch.until_over()
             log.flush()
@@ -188,6 +193,25 @@ class TorchXTrigger(BaseTrigger):
             return get_runner()
         hide_option_secrets(self._hook.target)
         return self._hook.get_conn()
+
+    async def _show_links(self, runner: Runner, lookout: Lookout, events: Sequence[AppEvent]) -> None:
+        """Make the links work that the worker could not: replicas had no host when the task deferred."""
+        lookout.heed(events)
+        if not lookout.is_due:
+            return
+        handle = self._deferral.handle
+        try:
+            app = await asyncio.to_thread(runner.describe, handle)
+            status = await asyncio.to_thread(runner.status, handle)
+            if app is None or status is None:  # deleted: whoever follows it is told so
+                return
+            for key, url in find_links(app, status).items():
+                await _engine_triggers.save_note(self, key, url)
+        except (SchedulerError, AirflowUnavailableError, OSError) as err:
+            logger.warning("no links to %s just now: %s", handle, err)
+            lookout.failed()
+        else:
+            lookout.looked(app, status)
 
     def _event(self, runner: Runner, fired: Fired, *, drained: bool) -> TriggerEvent:
         """End the task from here where nothing is left to do for a worker; otherwise have it resumed."""

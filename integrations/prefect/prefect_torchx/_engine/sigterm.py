@@ -6,6 +6,10 @@ handler: without ours a SIGTERM to a worker's process group kills them in the mi
 What a handler raises goes up from wherever the main thread happens to be. Below an event loop that is often
 a callback or an innocent task, and asyncio lets nothing but KeyboardInterrupt and SystemExit out of those; in
 a finaliser it is only reported. So a signal is also remembered, for whoever follows an app to look at.
+
+Python runs a handler when its main thread next runs Python. A signal that comes just before that thread waits
+for the events of a loop, or that the kernel gives to another thread, would be seen when the wait is over,
+which may be in an hour. So each signal ends the wait: Python writes its number to a socket at once.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, TypeAlias, final
 
@@ -85,6 +89,7 @@ class _Bridge:
         self._got: int | None = None
         self._is_told = False
         self._interrupt: Handler = None
+        self._numbers = _Numbers()
 
     def opens(self) -> bool:
         """Take part, unless somebody else handles the signal."""
@@ -92,9 +97,11 @@ class _Bridge:
             if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
                 return False
             self._got, self._is_told = None, False
+            self._numbers.listen()
             signal.signal(signal.SIGTERM, self._on_sigterm)
             if multiprocessing.parent_process() is not None:
                 self._interrupt = signal.signal(signal.SIGINT, self._on_sigint)
+        self._numbers.wake_loop()
         self._users += 1
         return True
 
@@ -107,8 +114,12 @@ class _Bridge:
         if self._interrupt is not None:
             signal.signal(signal.SIGINT, self._interrupt)
             self._interrupt = None
+        self._numbers.hang_up()
         if self._got is not None:
-            os.kill(os.getpid(), signal.SIGTERM)
+            # To this thread, which takes it before it goes on. Sent to the process it may come later: where
+            # this thread blocks it, and another one has not yet returned from the handler of the first.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+            signal.raise_signal(signal.SIGTERM)
 
     def came(self) -> bool:
         """Return whether the process has got one; whoever asks ends of it, and needs no exception besides."""
@@ -119,6 +130,10 @@ class _Bridge:
     def pretend(self) -> None:
         """Behave as if one had come, without an exception: the process ends when the last block is over."""
         self._got, self._is_told = signal.SIGTERM, True
+
+    def forget(self) -> None:
+        """Listen no more in a process that was forked: its signals are not this one's."""
+        self._numbers.forget()
 
     # One signal is enough. The same may come from the terminal, from the worker and from the flow's process,
     # and a second exception would cut short what the first one made necessary.
@@ -155,8 +170,7 @@ class _Listener:
 
     def __init__(self) -> None:
         self._users = 0
-        self._came = False
-        self._sockets: tuple[socket.socket, socket.socket] | None = None
+        self._numbers = _Numbers()
 
     def opens(self) -> bool:
         """Take part where Prefect handles the signal, unless somebody else listens."""
@@ -164,41 +178,42 @@ class _Listener:
             handler = signal.getsignal(signal.SIGTERM)
             if getattr(handler, "__module__", "") != _PREFECTS_HANDLERS:
                 return False
-            self._came = False
-            if not self._listen():
+            if not self._numbers.listen():
                 return False
+        self._numbers.wake_loop()
         self._users += 1
         return True
 
     def close(self) -> None:
         """Take part no more."""
         self._users -= 1
-        if self._users or self._sockets is None:
-            return
-        listening = signal.set_wakeup_fd(-1)
-        if listening != self._sockets[1].fileno():  # an event loop's, since
-            signal.set_wakeup_fd(listening)
-        self._hang_up()
+        if not self._users:
+            self._numbers.hang_up()
 
     def came(self) -> bool:
         """Return whether the process has got one."""
-        try:
-            while self._sockets is not None and (numbers := self._sockets[0].recv(4096)):
-                self._came |= signal.SIGTERM in numbers
-        except BlockingIOError:
-            pass
-        return self._came
+        return signal.SIGTERM in self._numbers.take()
 
     def pretend(self) -> None:
         """Do nothing: whoever handles an exception of Prefect's ends the process."""
 
     def forget(self) -> None:
         """Listen no more in a process that was forked: its signals are not this one's."""
-        if self._sockets is not None:
-            signal.set_wakeup_fd(-1)
-            self._hang_up()
+        self._numbers.forget()
 
-    def _listen(self) -> bool:
+
+@final
+class _Numbers:
+    """The numbers of the signals that have come, from what Python itself writes to a socket."""
+
+    def __init__(self) -> None:
+        self._came: set[int] = set()
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def listen(self) -> bool:
+        """Begin anew, and return whether we listen: an event loop with a signal handler does so itself."""
+        self._came = set()
         self._sockets = socket.socketpair()
         for each in self._sockets:
             each.settimeout(0)
@@ -206,13 +221,46 @@ class _Listener:
         if before == -1:
             return True
         signal.set_wakeup_fd(before)
-        self._hang_up()
+        self._close()
         return False
 
-    def _hang_up(self) -> None:
+    def wake_loop(self) -> None:
+        """Have each signal end the wait of the event loop that runs, if one does and we listen."""
+        if self._sockets is None or (self._loop is not None and not self._loop.is_closed()):
+            return
+        with suppress(RuntimeError, NotImplementedError):  # no loop, or one that watches no sockets
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self._sockets[0], self.take)
+            self._loop = loop
+
+    def take(self) -> set[int]:
+        """Return which signals have come."""
+        with suppress(BlockingIOError):
+            while self._sockets is not None and (numbers := self._sockets[0].recv(4096)):
+                self._came.update(numbers)
+        return self._came
+
+    def hang_up(self) -> None:
+        """Listen no more."""
+        if self._sockets is None:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._sockets[0])
+        listening = signal.set_wakeup_fd(-1)
+        if listening != self._sockets[1].fileno():  # an event loop's, since
+            signal.set_wakeup_fd(listening)
+        self._close()
+
+    def forget(self) -> None:
+        """Listen no more in a process that was forked, and leave the loop alone, which its parent shares."""
+        if self._sockets is not None:
+            signal.set_wakeup_fd(-1)
+            self._close()
+
+    def _close(self) -> None:
         for each in self._sockets or ():
             each.close()
-        self._sockets = None
+        self._sockets, self._loop = None, None
 
 
 Sigterm: TypeAlias = _Bridge | _Listener
@@ -220,4 +268,5 @@ Sigterm: TypeAlias = _Bridge | _Listener
 
 _bridge: Final = _Bridge()
 _listener: Final = _Listener()
-os.register_at_fork(after_in_child=_listener.forget)
+for _each in (_bridge, _listener):
+    os.register_at_fork(after_in_child=_each.forget)

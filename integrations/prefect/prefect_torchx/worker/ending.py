@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from prefect_torchx.worker.job import ROLE
-from torchx_core.display.masking import Mask, make_mask
+from torchx_core.display.masking import Mask, make_mask, mask_status
 from torchx_core.errors import TorchXError
 from torchx_core.runner import Runner
-from torchx_core.specs import AppHandle, AppState, AppStatus
+from torchx_core.schedulers.secrets import MASK, mask_value, secret_parts
+from torchx_core.specs import NONE, AppHandle, AppState, AppStatus, RoleStatus
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
-__all__ = ["Ending", "end_message", "exit_code", "judge", "mask_of", "read_last_lines", "unsent"]
+    from prefect_torchx.worker.job import TorchXJobConfiguration
+
+__all__ = [
+    "Ending",
+    "end_message",
+    "exit_code",
+    "judge",
+    "mask_of",
+    "read_last_lines",
+    "unsent",
+    "without_words",
+]
 
 FAILED = 1
 """Exit code of an app whose replica left none."""
@@ -48,18 +61,20 @@ def judge(state: State[Any] | None, *, retried_in_process: bool) -> Ending:
     return Ending.LEAVE if state.is_final() or to_run_again or suspended else Ending.CRASHED
 
 
-def end_message(status: AppStatus | None, handle: AppHandle) -> str:
-    """Return why the flow run crashed, for its state's message.
+def end_message(status: AppStatus | None, handle: AppHandle, mask: Mask | None) -> str:
+    """Return why the flow run crashed, for its state's message; may ask the scheduler for last lines.
 
     Args:
         status: How the app ended; None when there is no such app any more.
         handle: The app.
+        mask: Hides its secrets; None where not all are known: then nothing of what it says is told.
     """
     if status is None:
         return f"the app of this flow run is gone: {handle}; it was deleted, or its host was replaced"
     if status.state is AppState.SUCCEEDED:
         return f"the flow run's process exited well, but left its flow run unfinished\n  app: {handle}"
-    return f"{status.failure_summary()}\n  app: {handle}"
+    told = mask_status(status, mask) if mask else without_words(status)
+    return f"{told.failure_summary()}\n  app: {handle}"
 
 
 def exit_code(status: AppStatus | None) -> int:
@@ -70,24 +85,47 @@ def exit_code(status: AppStatus | None) -> int:
     return next((replica.exit_code for replica in failed if replica.exit_code), FAILED)
 
 
+def without_words(status: AppStatus) -> AppStatus:
+    """Return the status without what the program itself has said in it."""
+    roles = [
+        RoleStatus(role.role, [replace(replica, structured_error_msg=NONE) for replica in role.replicas])
+        for role in status.roles
+    ]
+    return replace(status, structured_error_msg=NONE, result=None, roles=roles)
+
+
 def read_last_lines(runner: Runner, handle: AppHandle) -> list[str]:
-    """Return the app's last lines, its secrets hidden; none when they cannot be read any more."""
+    """Return the app's last lines, secrets and all; none when they cannot be read any more."""
     try:
-        app = runner.describe(handle)
-        lines = deque(runner.log_lines(handle, ROLE), maxlen=LINES) if app else ()
+        lines = deque(runner.log_lines(handle, ROLE), maxlen=LINES) if runner.describe(handle) else ()
     except TorchXError:
         return []
-    mask = make_mask(app) if app else str
-    return [mask(line.rstrip("\n")) for line in lines]
+    return [line.rstrip("\n") for line in lines]
 
 
-def mask_of(runner: Runner, handle: AppHandle) -> Mask:
-    """Return what hides the app's secrets; where the app cannot be read any more, nothing of it is shown."""
+def mask_of(runner: Runner, handle: AppHandle, job: TorchXJobConfiguration | None) -> Mask | None:
+    """Return what hides the app's secrets; None where not all are known here: what it says is not shown then.
+
+    Args:
+        runner: Knows the app's scheduler, which may tell no secrets: the job has their values.
+        handle: The app; nothing is hidden of one that is gone.
+        job: What the app was made of; None where nobody knows any more.
+    """
     try:
         app = runner.describe(handle)
     except TorchXError:
-        return lambda _: f"the app of this flow run cannot be read: {handle}"
-    return make_mask(app) if app else str
+        return None
+    if app is None:
+        return str
+    given = job.env if job else {}
+    hidden: list[str] = []
+    for name, shown in (variable for role in app.roles for variable in role.env.items()):
+        if MASK in shown:
+            value = given.get(name) or ""
+            if mask_value(name, value) != shown or not value:
+                return None
+            hidden += secret_parts(name, value)
+    return make_mask(app, [*hidden, *(job.option_secrets() if job else ())])
 
 
 def unsent(output: Iterable[str], messages: Iterable[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
@@ -12,9 +13,10 @@ from prefect.workers.base import BaseJobConfiguration, BaseVariables
 from pydantic import BaseModel, Field
 from typing_extensions import override
 
-from torchx_core.errors import InvalidInputError
-from torchx_core.launch import DEFAULT_SCHEDULER, AppRequest, Target, make_app
+from torchx_core.errors import InvalidInputError, UnknownSchedulerException
+from torchx_core.launch import DEFAULT_SCHEDULER, AppRequest, Target, make_app, target_options
 from torchx_core.runner import Runner
+from torchx_core.schedulers.secrets import secret_parts
 from torchx_core.specs import NULL_RESOURCE, AppHandle, get_named_resources, parse_app_handle
 
 if TYPE_CHECKING:
@@ -133,6 +135,17 @@ class TorchXJobConfiguration(_AppFields, BaseJobConfiguration):
                 f"expected {place.scheduler_backend}, for {recorded}; start the flow run again"
             )
         return self.model_copy(update={"session": place.session_name})
+
+    def option_secrets(self) -> list[str]:
+        """Return the secrets among the scheduler's options, as in Docker's ``env``; none if one is wrong."""
+        try:
+            options = target_options(self.scheduler)
+            cfg = self.target.cfg(options) if options else {}
+        except (InvalidInputError, UnknownSchedulerException):
+            return []
+        environments = (value for value in cfg.values() if isinstance(value, Mapping))
+        variables = (variable for environment in environments for variable in environment.items())
+        return [part for name, value in variables for part in secret_parts(name, str(value))]
 
     def request(self, runner: Runner) -> AppRequest:
         """Return what to submit.

@@ -24,10 +24,14 @@ from prefect_torchx.worker.ending import (
     unsent,
 )
 from prefect_torchx.worker.server import FlowRuns
+from torchx_core.display.masking import Mask
+from torchx_core.display.text import whole_log
 from torchx_core.specs import AppHandle, AppStatus
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
+
+    from prefect_torchx.worker.job import TorchXJobConfiguration
 
 __all__ = ["Monitor"]
 
@@ -80,8 +84,16 @@ class Monitor:
         """Leave a flow run alone until its state changes: it is suspended, say, and its app is over."""
         self._resting[flow_run.id] = flow_run.state_id
 
-    async def see_through(self, flow_run: FlowRun, handle: AppHandle, show: Show | None) -> int:
+    async def see_through(
+        self, flow_run: FlowRun, handle: AppHandle, show: Show | None, job: TorchXJobConfiguration | None
+    ) -> int:
         """Follow the app to its end, and tell the server if the flow run does not know of it.
+
+        Args:
+            flow_run: Whose app it is.
+            handle: The app.
+            show: Takes what the app prints; None when nobody wants it.
+            job: What the app was made of, for the secrets in that; None where nobody knows any more.
 
         Returns:
             The exit code for Prefect, which crashes whatever has another one than 0: the app's where the flow
@@ -89,7 +101,7 @@ class Monitor:
         """
         self._tracked[flow_run.id] = handle
         status = await follow_to_end(self._apps.runner(), handle, show)
-        return exit_code(status) if await self._report(flow_run, handle, status) else 0
+        return exit_code(status) if await self._report(flow_run, handle, status, job) else 0
 
     async def kill(self, handle: AppHandle, grace_s: float) -> bool:
         """Ask for the app's end; return whether there is such an app. Repeating it does no harm."""
@@ -117,7 +129,13 @@ class Monitor:
         state = now.state if now else None
         return now is None or (state is not None and (state.is_cancelling() or state.is_cancelled()))
 
-    async def _report(self, flow_run: FlowRun, handle: AppHandle, status: AppStatus | None) -> bool:
+    async def _report(
+        self,
+        flow_run: FlowRun,
+        handle: AppHandle,
+        status: AppStatus | None,
+        job: TorchXJobConfiguration | None,
+    ) -> bool:
         """Tell the server of the app's end, if need be; return whether the flow run is over."""
         dispatch = await self._server.reconcile(flow_run.id)
         now = await self._server.read(flow_run.id)
@@ -126,30 +144,33 @@ class Monitor:
         if not is_app(handle, app_id(now.id, dispatch.number)):  # this app no longer speaks for it
             self.rest(now)
             return False
-        mask = await in_daemon_thread(mask_of, self._apps.runner(), handle)
-        why = mask(end_message(status, handle))
+        mask = await in_daemon_thread(mask_of, self._apps.runner(), handle, job)
+        why = await in_daemon_thread(end_message, status, handle, mask)
         match judge(now.state, retried_in_process=dispatch.stage is not Stage.WAITING):
             case Ending.CANCELLED:
                 return await self._server.end(now.id, Cancelled(message=CANCELLED))
             case Ending.CRASHED:
                 if not await self._server.end(now.id, Crashed(message=why)):
                     return False
-                await self._show_last_lines(now, handle)
+                await self._show_last_lines(now, handle, mask)
                 return True
             case Ending.LEAVE:
                 self.rest(now)
                 if now.state is not None and now.state.is_crashed():
-                    await self._explain_crash(now, handle, why if exit_code(status) else None)
+                    if exit_code(
+                        status
+                    ):  # the state tells what the process saw: a signal, and not who sent it
+                        self._log_of(now).error("%s", why)
+                    await self._show_last_lines(now, handle, mask)
                 return bool(now.state and now.state.is_final())
 
-    async def _explain_crash(self, flow_run: FlowRun, handle: AppHandle, why: str | None) -> None:
-        """Add to a state that tells what the process saw: a signal, say, and not who sent it."""
-        if why is not None:
-            self._log_of(flow_run).error("%s", why)
-        await self._show_last_lines(flow_run, handle)
-
-    async def _show_last_lines(self, flow_run: FlowRun, handle: AppHandle) -> None:
+    async def _show_last_lines(self, flow_run: FlowRun, handle: AppHandle, mask: Mask | None) -> None:
+        if mask is None:
+            text = "not showing what %s printed last: some of its secrets are unknown here; %s"
+            self._log_of(flow_run).error(text, handle, whole_log(handle))
+            return
         output = await in_daemon_thread(read_last_lines, self._apps.runner(), handle)
+        output = [mask(line) for line in output]
         lines = unsent(output, await self._server.messages(flow_run.id)) if output else []
         if lines:
             text = "\n".join(f"  {line}" for line in lines)

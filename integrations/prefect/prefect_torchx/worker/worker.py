@@ -95,7 +95,8 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
             if task_status is not None:
                 task_status.started(handle)  # None: what is recorded of the flow run stays as it is
             show = _shower(flow_run, configuration)
-            code = await self._monitor.see_through(flow_run, handle, show) if handle else 0
+            see_through = self._monitor.see_through
+            code = await see_through(flow_run, handle, show, configuration) if handle else 0
         finally:
             self._monitor.untrack(flow_run.id)
         return TorchXWorkerResult(identifier=handle or "", status_code=code)
@@ -203,7 +204,7 @@ class TorchXWorker(BaseWorker[TorchXJobConfiguration, TorchXVariables, TorchXWor
             await self._submit_again(flow_run, configuration)
         elif handle and is_app_of(flow_run.id, handle):
             show = _shower(flow_run, configuration, since=time()) if configuration else None
-            await self._monitor.see_through(flow_run, handle, show)
+            await self._monitor.see_through(flow_run, handle, show, configuration)
         else:
             self._monitor.rest(flow_run)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from torchx_core.errors import InvalidInputError
+from torchx_core.errors import BackendAbsentError, InvalidInputError
 from torchx_core.schedulers.docker.endpoint import DEFAULT_HOST, Endpoint, TlsFiles, find_endpoint
+from torchx_core.schedulers.docker.sdk import unreachable
 
 
 @pytest.fixture
@@ -149,3 +150,16 @@ def test_tls_of_a_context(home: Path) -> None:
     assert [Path(p or "").name for p in (far.ca, far.cert, far.key)] == ["ca.pem", "cert.pem", "key.pem"]
     assert lax == TlsFiles(ca=None, cert=None, key=None, verify=False)
     assert plain is None
+
+
+@pytest.mark.parametrize("cause", [FileNotFoundError, PermissionError])
+def test_an_engine_that_nobody_named_may_be_absent(home: Path, cause: type[OSError]) -> None:
+    """No socket, or one that this user may not use: then nobody runs apps there, and no list speaks of it."""
+    assert isinstance(unreachable(find(None, home), cause()), BackendAbsentError)
+    named = find(None, home, DOCKER_HOST=DEFAULT_HOST)
+    assert not isinstance(unreachable(named, cause()), BackendAbsentError)
+
+
+def test_an_engine_that_does_not_answer_is_not_absent(home: Path) -> None:
+    """Its socket is there: it may have apps."""
+    assert not isinstance(unreachable(find(None, home), ConnectionRefusedError()), BackendAbsentError)

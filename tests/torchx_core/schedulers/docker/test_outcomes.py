@@ -251,7 +251,10 @@ def test_too_much_memory_is_told(runner: Runner) -> None:
     eater = Role("worker", PYTHON_IMAGE, entrypoint="python3", args=["-c", "x = b'x' * 200_000_000"])
     eater.resource = Resource(cpu=-1, gpu=-1, memMB=32)
     status = end(runner, runner.run(AppDef("app", [eater]), "local_docker"))
-    assert status.msg == "worker/0 failed: killed by SIGKILL (out of memory: memMB limits it to 32 MB)"
+    assert (
+        status.msg
+        == "worker/0 failed: killed by SIGKILL (out of memory: peak 32 MB of 32 MB allowed by memMB)"
+    )
 
 
 def test_a_container_that_is_stopped_by_hand_is_told(runner: Runner, client: docker.DockerClient) -> None:

@@ -76,10 +76,10 @@ class Replica:
     def end(self) -> int:
         """Wait until it is down for good, and return its exit code."""
         while True:
-            code: int = self.container.wait()["StatusCode"]
+            self.container.wait()  # its code may be 0 while the engine starts the container again
             self.container.reload()
             if self.container.status == "exited":
-                return code
+                return cast("int", self.container.attrs["State"]["ExitCode"])
 
     def wait_for(self, text: str) -> None:
         """Wait until it has printed the text."""

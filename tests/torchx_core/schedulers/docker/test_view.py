@@ -126,6 +126,29 @@ def test_where_an_app_is(begun: tuple[Volume, ...], containers: list[str], state
     assert status(view_of(records(*begun), found, VolumeState(), {})).state == state
 
 
+@pytest.mark.parametrize(
+    ("peak_mb", "limit_mb", "told", "code", "short"),
+    [
+        (32, 32, False, 137, True),
+        (31, 32, False, 137, False),
+        (32, 32, True, 137, False),
+        (32, 32, False, 1, False),
+        (None, 32, False, 137, False),
+        (32, -1, False, 137, False),
+    ],
+)
+def test_memory_that_the_engine_has_not_noticed(
+    peak_mb: int | None, limit_mb: int, told: bool, code: int, short: bool
+) -> None:
+    """Of a container that was killed with all that it may have, it may know only that it has ended."""
+    attempt = Attempt(number=0, started_at=1.0, ended_at=2.0, code=code, told=told, peak_mb=peak_mb)
+    found = records(BEGUN)
+    found.app.app.roles[0].resource.memMB = limit_mb
+    volume_state = VolumeState(attempts={0: (attempt,)})
+    first, _ = view_of(found, [container(0, "exited")], volume_state, {0: _ENDED}).replicas
+    assert first.last == replace(attempt, oom=short)
+
+
 def test_an_attempt_without_an_end_is_explained_by_the_engine() -> None:
     """Its script died with it."""
     found = [container(0, "exited"), container(1, "running")]

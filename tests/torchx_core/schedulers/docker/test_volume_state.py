@@ -30,13 +30,20 @@ def tar(files: dict[str, bytes], *, times: dict[str, int] | None = None) -> byte
 
 
 def test_journals_tell_every_attempt() -> None:
-    """With exact times where the image's `date` has them, whole seconds where not."""
-    journal = b"start 0 100.5\nend 0 3 0 101.25\nstart 1 102.%N\nend 1 143 1 103.N\nstart 2 104\n"
+    """With exact times where the image's `date` has them, whole seconds where not, and what it has used.
+
+    The script of the release before wrote nothing of the latter.
+    """
+    journal = (
+        b"start 0 100.5\nend 0 3 0 101.25 67108865 1500000000\nstart 1 102.%N\nend 1 143 1 103.N - -\n"
+        b"start 2 104\nend 2 0 0 105\nstart 3 106\n"
+    )
     assert read_volume_state(tar({"journal.7": journal})).attempts == {
         7: (
-            Attempt(number=0, started_at=100.5, ended_at=101.25, code=3),
+            Attempt(number=0, started_at=100.5, ended_at=101.25, code=3, peak_mb=65, cpu_s=1.5),
             Attempt(number=1, started_at=102.0, ended_at=103.0, code=143, told=True),
-            Attempt(number=2, started_at=104.0),
+            Attempt(number=2, started_at=104.0, ended_at=105.0, code=0),
+            Attempt(number=3, started_at=106.0),
         )
     }
 
@@ -56,6 +63,15 @@ def test_journals_tell_every_attempt() -> None:
 def test_why_it_is_over(text: bytes, over: Over | None) -> None:
     """What cannot be read says nothing."""
     assert read_volume_state(tar({"over": text})).over == over
+
+
+def test_torchrun_s_own_error_counts_where_no_rank_has_left_one() -> None:
+    """`dist.torchrun` has it written beside: that of a rank is the cause, in whatever order they come."""
+    own = {"agent.error.0.0": b'{"message": "agent"}', "agent.error.1.0": b'{"message": "agent"}'}
+    ranks = {"error.0.0": b'{"message": "rank"}', "error.1.0": b"torn"}
+    expected = {(0, 0): '{"message": "rank"}', (1, 0): '{"message": "agent"}'}
+    assert read_volume_state(tar({**own, **ranks})).errors == expected
+    assert read_volume_state(tar({**ranks, **own})).errors == expected
 
 
 def test_error_files_are_kept_if_they_are_json() -> None:

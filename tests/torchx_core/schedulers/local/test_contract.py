@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
+from zygotes import end_zygotes_like, own_zygote
 
 from torchx_core import Runner, get_runner
 from torchx_core.testing import SchedulerContract, Step, python_program
@@ -32,9 +34,24 @@ class LocalContract(SchedulerContract):
 
 
 class TestLocalCwd(LocalContract):
-    """``local_cwd``."""
+    """``local_cwd``; its apps get their guardians from a zygote, those of all other tests as programs."""
 
     backend = "local_cwd"
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def zygote() -> Iterator[psutil.Process]:
+        """One for all tests."""
+        with own_zygote() as zygote:
+            yield zygote
+            assert zygote.is_running()
+
+    @pytest.fixture(autouse=True)
+    @staticmethod
+    def no_other(zygote: psutil.Process) -> Iterator[None]:
+        """What submits from elsewhere has another, which goes with the test."""
+        yield
+        end_zygotes_like(zygote)
 
 
 @pytest.mark.slow

@@ -90,11 +90,15 @@ def test_an_app_that_finds_no_file_left_fails_and_says_why(small_disk: Path) -> 
             except (SubmitFailedError, RecordUnavailableError) as err:
                 return str(err)
 
+        def remove_records() -> bool:
+            shutil.rmtree(small_disk / "local_cwd", ignore_errors=True)  # a supervisor that ends does so, too
+            return not (small_disk / "local_cwd").exists()
+
         ends: list[str] = []
         for left in range(30):
             (small_disk / f"file{left}").unlink()
             ends.append(end(left))
-            shutil.rmtree(small_disk / "local_cwd")
+            wait_until(remove_records, 240)
             wait_until(lambda: not running(str(small_disk)), 240)  # what is open keeps its place when removed
     assert [words for words in ends if "No space left" not in words and words != "SUCCEEDED"] == []
     assert ends[0] != "SUCCEEDED" == ends[-1]
@@ -287,15 +291,6 @@ def test_bad_options(runner: Runner, cfg: dict[str, object], problem: str) -> No
     with pytest.raises(InvalidRunConfigException, match=problem):
         runner.run(app_of("true"), "local_cwd", cfg)  # type: ignore[arg-type]
     assert runner.list("local_cwd") == []
-
-
-def test_mounts_are_refused(runner: Runner) -> None:
-    """What the host cannot do is an error, not silence."""
-    from torchx_core.specs import BindMount
-
-    app = app_of("true", mounts=[BindMount("/a", "/b")])
-    with pytest.raises(InvalidAppError, match=r"roles\[0\].mounts"):
-        runner.run(app, "local_cwd")
 
 
 def test_a_session_name_may_be_anything_a_handle_allows(state_dir: Path) -> None:

@@ -13,6 +13,7 @@ from local_apps import app_of, lines_of, python
 from torchx_core import AppState, Resource, Runner, get_runner
 from torchx_core.errors import InvalidAppError
 from torchx_core.schedulers import LogLine
+from torchx_core.specs import CfgVal
 from torchx_core.supervisor import limits
 from torchx_core.supervisor.limits import confine
 from torchx_core.testing import wait_until
@@ -34,7 +35,7 @@ def test_memory_limit(runner: Runner) -> None:
     assert status
     if can_limit_memory():
         assert status.state == AppState.FAILED
-        assert "out of memory: memMB limits it to 128 MB" in status.failure_summary()
+        assert "out of memory: peak 128 MB of 128 MB allowed by memMB" in status.failure_summary()
     else:
         assert "not enforced on this host" in status.roles[0].replicas[0].msg
 
@@ -110,12 +111,19 @@ def _first_lines(runner: Runner, handle: str) -> list[LogLine]:
     return lines
 
 
-def test_more_gpus_than_the_host_has(state_dir: Path) -> None:
-    """An app that can never have its GPUs is refused at once."""
-    app = app_of("true", num_replicas=2, resource=Resource(cpu=0, gpu=2, memMB=0))
-    runner = get_runner("s", state_dir=str(state_dir), gpus=("0",))
-    with pytest.raises(InvalidAppError, match="ask for 4 GPUs, this host has 1"):
-        runner.run(app, "local_cwd", {"auto_set_cuda_visible_devices": True})
+def test_more_gpus_than_the_host_has(state_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The app runs with what is there, and the log says so; it is refused where that is asked for."""
+    script = 'echo "gpus ${CUDA_VISIBLE_DEVICES-as they are}"'
+    app = app_of("sh", "-c", script, num_replicas=2, resource=Resource(cpu=0, gpu=2, memMB=0))
+    cfg: dict[str, CfgVal] = {"auto_set_cuda_visible_devices": True}
+    with get_runner("s", state_dir=str(state_dir), gpus=("0",)) as runner:
+        lines = lines_of(runner.follow(runner.run(app, "local_cwd", cfg)))
+        assert {line.text for line in lines} == {
+            f"gpus {os.environ.get('CUDA_VISIBLE_DEVICES', 'as they are')}"
+        }
+        assert "ignored: roles: ask for 4 GPUs, this host has 1" in caplog.text
+        with pytest.raises(InvalidAppError, match="ask for 4 GPUs, this host has 1"):
+            runner.run(app, "local_cwd", {**cfg, "unsupported": "refuse"})
 
 
 def test_local_dir_runs_in_its_image(runner: Runner, tmp_path: Path) -> None:

@@ -65,15 +65,18 @@ def test_it_goes_on_when_the_outer_app_ends(
     handle = runner.run(
         outer(f"sleep {inner}", state_dir, program), "local_cwd", {"grace_s": 1.0}, app_id="outer"
     )
+    inner_handle = "local_cwd://s/inner"
     if end:
         wait_until(lambda: len(running(left)) >= 2, PATIENCE_S)
+        wait_until(
+            lambda: (s := runner.status(inner_handle)) and s.state is AppState.RUNNING, PATIENCE_S
+        )  # one whose submitter is killed before that may never be started
         end(runner, state_dir)
     status = runner.wait(handle, PATIENCE_S)
     assert status
     assert status.state is state
     wait_until(lambda: not running(left), PATIENCE_S)
     wait_until(lambda: len(running(inner)) == 1, PATIENCE_S)
-    inner_handle = "local_cwd://s/inner"
     assert runner.status(inner_handle).state is AppState.RUNNING  # type: ignore[union-attr]
     runner.cancel(inner_handle, grace_s=0)
     ended = runner.wait(inner_handle, PATIENCE_S)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from local_apps import app_of, lines_of
 from torchx_core import AppDef, AppState, Role, Runner, get_runner
 from torchx_core.errors import AppStatusError, InvalidAppError
 from torchx_core.schedulers import Metric, Progress, ReplicaChanged, Result
-from torchx_core.specs import AppStatus, RetryPolicy
+from torchx_core.specs import AppStatus, CfgVal, RetryPolicy, macros
 
 
 def ended(runner: Runner, handle: str) -> AppStatus:
@@ -37,6 +38,66 @@ def test_every_exit_code_is_exact(runner: Runner) -> None:
         replica = status.roles[0].replicas[0]
         assert (replica.exit_code, replica.signal) == (int(role.name[1:]), None)
         assert status.state == (AppState.SUCCEEDED if role.name == "r0" else AppState.FAILED)
+
+
+def test_of_programs_started_together_one_cannot_run(runner: Runner, tmp_path: Path) -> None:
+    """The others, begun before it and after it, are ended as those of any app that fails."""
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF, but no program")
+    program.chmod(0o700)
+    waits = ["-c", "trap 'echo told; exit 5' TERM; sleep 600 & wait"]
+    roles = [
+        Role(name="before", image="", entrypoint="sh", args=waits, num_replicas=2),
+        Role(name="broken", image="", entrypoint=str(program), num_replicas=2),
+        Role(name="after", image="", entrypoint="sh", args=waits, num_replicas=20),
+    ]
+    handle = runner.run(AppDef("mixed", roles), "local_cwd")
+    status = ended(runner, handle)
+    assert status.state is AppState.FAILED
+    assert "broken/0 failed: cannot execute" in status.msg
+    started: set[tuple[str, int]] = set()
+    told: set[tuple[str, int]] = set()
+    for batch in runner.follow(handle):
+        told |= {(line.role, line.replica) for line in batch.lines() if line.text == "told"}
+        for event in batch.events:
+            if isinstance(event, ReplicaChanged) and event.state is AppState.RUNNING:
+                started.add((event.role, event.replica))
+    codes = {(each.role, each.id): each.exit_code for role in status.roles for each in role.replicas}
+    assert {("before", 0), ("before", 1)} <= started
+    assert {each for each in codes if codes[each] == 5} == told <= started
+    assert {each for each in codes if codes[each] is not None} <= started
+
+
+def test_a_retry_while_others_wait_to_be_started_starts_nobody_twice(runner: Runner, tmp_path: Path) -> None:
+    """The first replicas fail, and are started again, before the last ones had their turn."""
+    program = f'echo "$TORCHX_ATTEMPT $0" >> {tmp_path}/began; [ "$0" -gt 3 ] || [ $TORCHX_ATTEMPT = 4 ]'
+    args = ("-c", program, macros.replica_id)
+    app = app_of("sh", *args, num_replicas=60, max_retries=4, retry_policy=RetryPolicy.REPLICA)
+    status = ended(runner, runner.run(app, "local_cwd"))
+    assert status.state is AppState.SUCCEEDED
+    began = sorted((tmp_path / "began").read_text().split("\n")[:-1])
+    retried = [f"{attempt} {replica}" for replica in range(4) for attempt in range(1, 5)]
+    assert began == sorted([*(f"0 {replica}" for replica in range(60)), *retried])
+
+
+@pytest.mark.parametrize("limits", [(), ("timeout_s",), ("deadline",), ("timeout_s", "deadline")], ids=str)
+def test_a_program_knows_when_its_time_is_over(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, limits: tuple[str, ...]
+) -> None:
+    """By whichever limit comes first, and never by that of an app around this one."""
+    monkeypatch.setenv("TORCHX_DEADLINE", "1")
+    began = time.time()
+    known: dict[str, CfgVal] = {"timeout_s": 900, "deadline": began + 600}
+    cfg = {name: known[name] for name in limits}
+    handle = runner.run(app_of("sh", "-c", "echo $$TORCHX_DEADLINE"), "local_cwd", cfg)
+    ended(runner, handle)
+    [told] = [line.text for line in lines_of(runner.follow(handle))]
+    if "deadline" in limits:
+        assert float(told) == pytest.approx(began + 600, abs=0.01)
+    elif limits:
+        assert began + 900 <= float(told) <= time.time() + 900
+    else:
+        assert told == ""
 
 
 SUICIDE = """

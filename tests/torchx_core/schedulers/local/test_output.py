@@ -73,6 +73,15 @@ def test_exact_keeps_the_order_between_streams(runner: Runner) -> None:
     assert [line.text for line in lines_of(runner.follow(handle))] == [str(i) for i in range(3000)]
 
 
+def test_exact_keeps_the_order_of_first_words(runner: Runner) -> None:
+    """Replicas that are started together print to stderr, then to stdout, while others are prepared."""
+    app = app_of("sh", "-c", "echo first >&2; echo second", num_replicas=32)
+    seen: dict[int, list[str]] = defaultdict(list)
+    for line in lines_of(runner.follow(runner.run(app, "local_cwd"))):
+        seen[line.replica].append(line.text)
+    assert seen == {replica: ["first", "second"] for replica in range(32)}
+
+
 def test_exact_keeps_the_order_of_last_words(runner: Runner, tmp_path: Path) -> None:
     """Replicas that print to stderr, then to stdout, and exit together are each shown in this order."""
     gate = tmp_path / "gate"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_apps import app_of, cmdline
+from local_apps import app_of, cmdline, wait_until_unserved
 
 from torchx_core import Runner
 from torchx_core.testing import wait_until
@@ -44,6 +44,7 @@ def test_every_file_is_private_whatever_the_umask(runner: Runner, state_dir: Pat
     report = 'echo \'{"type": "metric", "name": "loss", "value": 1}\' >>"$TORCHX_REPORT_FILE"'
     app = app_of("sh", "-c", f"{report}; echo out; echo err >&2; exit 3", env={"API_TOKEN": VALUE})
     runner.wait(runner.run(app, "local_cwd", app_id="one"))
+    wait_until_unserved(state_dir, "one")  # the end is journaled before it is in a record of its own
     record = state_dir / "local_cwd" / "s" / "one"
     places = [place for place in record.rglob("*") if not place.is_symlink() and not place.is_dir()]
     assert {"spec.json", "journal.jsonl", "final.json", "stdout.log"} <= {place.name for place in places}

@@ -5,13 +5,21 @@ from dataclasses import replace
 import pytest
 
 from torchx_core.schedulers.slurm.decide import CLOCKS_DIFFER_S, UNSEEN_S, Decision, decide, may_be_listed_yet
-from torchx_core.schedulers.slurm.facts import Attempt, Facts, Run, Stop
+from torchx_core.schedulers.slurm.facts import Attempt, Facts, Figures, Run, Stop
 from torchx_core.schedulers.slurm.job import UNLISTED, Job
 from torchx_core.schedulers.slurm.record import AppRecord
-from torchx_core.specs import AppState, is_terminal
+from torchx_core.specs import AppDef, AppState, Resource, Role, is_terminal
 
 NOW = 1000.0
-RECORD = AppRecord("/nowhere", {"created_at": 0.0, "replicas": [["w", 0, "/l/0"], ["w", 1, "/l/1"]]})
+APP = AppDef("a", [Role("w", "", entrypoint="true", num_replicas=2, resource=Resource(1, 0, 512))])
+RECORD = AppRecord(
+    "/nowhere",
+    {
+        "created_at": 0.0,
+        "replicas": [["w", 0, "/l/0"], ["w", 1, "/l/1"]],
+        "asked": {"app": APP.to_dict(), "cfg": {}},
+    },
+)
 
 
 def attempt(code: int | None = None, *, told: bool = False, host: str = "n1", run: int = 0) -> Attempt:
@@ -57,6 +65,7 @@ def over(state: str, msg: str = "") -> Decision:
 
 SEE = "; see /nowhere/slurm.log"
 STOPPED = attempt(143, told=True)
+OOM = Figures(peak_mb=500, oom=True)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +134,20 @@ STOPPED = attempt(143, told=True)
         (
             facts(attempt(137), attempt(0)),
             job("OUT_OF_MEMORY"),
-            over("FAILED", "the job ran out of memory on n[1-2]; memMB asks for more"),
+            over("FAILED", "out of memory: memMB allows 512 MB, on n[1-2]"),
+        ),
+        (
+            facts(replace(attempt(137), figures=Figures(peak_mb=500)), attempt(0)),
+            job("OUT_OF_MEMORY"),
+            over("FAILED", "out of memory: peak 500 MB of 512 MB allowed by memMB, on n[1-2]"),
+        ),
+        (
+            facts(STOPPED, replace(attempt(137), figures=OOM), stop=FAILURE, left=True),
+            None,
+            over(
+                "FAILED",
+                "w/1 failed: killed by SIGKILL (out of memory: peak 500 MB of 512 MB allowed by memMB)",
+            ),
         ),
         (
             facts(STOPPED, STOPPED, left=True),

@@ -11,8 +11,8 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from torchx_core.runner.follow import drive
 from torchx_core.schedulers import Batch, ReplicaChanged
+from torchx_core.schedulers.feed import drive
 from torchx_core.schedulers.responses import FollowOptions, Stream
 from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output

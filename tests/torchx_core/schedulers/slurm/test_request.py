@@ -134,7 +134,7 @@ def test_what_slurm_cannot_do_is_refused(scheduler: SlurmScheduler) -> None:
     """Mounts, and options that are no single line."""
     mounted = _role(mounts=[BindMount("/a", "/b")])
     with pytest.raises(InvalidAppError, match=r"roles\[0\].mounts: slurm cannot mount"):
-        _request(scheduler, AppDef("a", [mounted]))
+        _request(scheduler, AppDef("a", [mounted]), unsupported="refuse")
     with pytest.raises(InvalidRunConfigException, match="partition must be one line"):
         _request(scheduler, AppDef("a", [_role()]), partition="a\nb")
     with pytest.raises(InvalidRunConfigException, match="replicas_per_node must be a positive number"):

@@ -15,7 +15,7 @@ from slurm_cluster import SlurmCluster
 from torchx_core.components.dist import torchrun
 from torchx_core.runner import Runner
 from torchx_core.schedulers.slurm import create_scheduler
-from torchx_core.specs import AppDef, AppState, ReplicaStatus
+from torchx_core.specs import AppDef, AppState, AppStatus, ReplicaStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(900)]
 
@@ -27,6 +27,13 @@ total = torch.tensor([float(rank + 1)])
 dist.all_reduce(total)
 print(f"rank {rank} of {world} on {os.environ['SLURMD_NODENAME']}: {total.item():g}", flush=True)
 dist.destroy_process_group()
+"""
+FAIL = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 3:
+    raise ValueError("bad batch")
+dist.barrier()
 """
 DIE = """
 import os, signal, time
@@ -68,11 +75,16 @@ def _app(folder: Path, program: str, *, max_retries: int = 0) -> AppDef:
 
 def _run(runner: Runner, app: AppDef) -> tuple[AppState, str, list[ReplicaStatus], list[str]]:
     """Return how the app ended, its replicas, and its lines without torchrun's prefix."""
+    status, lines = _ended(runner, app)
+    return status.state, status.msg, status.roles[0].replicas, lines
+
+
+def _ended(runner: Runner, app: AppDef) -> tuple[AppStatus, list[str]]:
     handle = runner.run(app, "slurm")
     lines = [line.text.partition("]:")[2] for batch in runner.follow(handle) for line in batch.lines()]
     status = runner.wait(handle)
     assert status is not None
-    return status.state, status.msg, status.roles[0].replicas, lines
+    return status, lines
 
 
 def test_processes_on_two_nodes_train_together(runner: Runner, tmp_path: Path) -> None:
@@ -87,12 +99,26 @@ def test_processes_on_two_nodes_train_together(runner: Runner, tmp_path: Path) -
 
 
 def test_a_process_that_dies_fails_the_app_by_its_node(runner: Runner, tmp_path: Path) -> None:
-    """The message leads with the replica that ran it; the other ends with it, stopped or by itself."""
-    state, msg, replicas, lines = _run(runner, _app(tmp_path, DIE))
-    assert state is AppState.FAILED
+    """The message leads with the rank and the replica that ran it; the other one ends with it."""
+    status, lines = _ended(runner, _app(tmp_path, DIE))
+    replicas = status.roles[0].replicas
+    assert status.state is AppState.FAILED
     [culprit] = [replica for replica in replicas if f"dying on {replica.hostname}" in lines]
-    assert msg == f"program/{culprit.id} failed: exit code 1"
+    assert status.msg == f"program/{culprit.id} failed: exit code 1"
     assert AppState.SUCCEEDED not in {replica.state for replica in replicas}
+    assert status.failure_summary().startswith(
+        f"rank 3 of replica program/{culprit.id} was killed by SIGKILL (on {culprit.hostname}); app is FAILED"
+    )
+
+
+def test_an_exception_of_one_rank_leads(runner: Runner, tmp_path: Path) -> None:
+    """Not that others have lost their peer, on whatever node; its traceback is in no log here (tee=1)."""
+    status, _ = _ended(runner, _app(tmp_path, FAIL))
+    assert status.state is AppState.FAILED
+    headline, *rest = status.failure_summary().split("\n")
+    assert headline.startswith("rank 3 of replica program/"), status.failure_summary()
+    assert f": ValueError: bad batch ({tmp_path}/program.py:5); app is FAILED" in headline
+    assert rest[0] == "  error: Traceback (most recent call last):"
 
 
 def test_a_process_that_dies_starts_all_again(runner: Runner, tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ replica's program and writes what it does into the app's directory, which all no
     done.<n>                 in that run every replica has succeeded: a later one does nothing
     left/<run>.<i>           the task of replica i has nothing more to do in that run
     lease                    whoever follows the app writes something new here
+    usage.asked              whoever wants to know what the replicas use writes something new here
     log/<role>/<k>/<n>/      attempt n: start.json, stdout.log, stderr.log, combined.log, index,
-                             reports.jsonl, error.json, end.json (after which nothing changes)
+                             reports.jsonl, error.json, usage.json (what it used when it was last
+                             asked), end.json (after which nothing changes)
 
 ``start.json`` claims an attempt's number: {"time", "host", "run", "orders"}; the last is how many files
 ``restart`` its task had read. ``index`` has a record per run of whole lines of one stream in ``combined.log``

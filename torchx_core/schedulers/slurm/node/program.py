@@ -13,9 +13,11 @@ from typing import Any
 
 from torchx_core.schedulers.slurm.node.files import number_in
 from torchx_core.schedulers.slurm.node.guard import Guard
+from torchx_core.schedulers.slurm.node.memory import oom_kills
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
 from torchx_core.schedulers.slurm.node.signals import CHUNK, SHORTLY_S, TICK_S, Signals
+from torchx_core.schedulers.slurm.node.usage import UsageDesk
 
 DRAIN_S = 2.0
 """How long output is waited for after everything was killed: somebody else may hold the pipe."""
@@ -43,6 +45,8 @@ class Program:
         self.hastened_s: float | None = None
         self.pipes: list[int] = []
         self.failed_with: int = 0
+        self.used: dict[str, Any] = {}
+        self.oom_before: int = oom_kills()
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
         self.selector.register(signals.wake, selectors.EVENT_READ, 0)
         self.process: subprocess.Popen[bytes] | None = self._start()
@@ -59,6 +63,10 @@ class Program:
         env["TORCHX_ATTEMPT"] = str(self.number)
         env["TORCHX_REPORT_FILE"] = os.path.join(self.folder, "reports.jsonl")
         env["TORCHELASTIC_ERROR_FILE"] = os.path.join(self.folder, "error.json")
+        env.pop("TORCHX_DEADLINE", None)  # of an app around this one
+        ends_at = self.replica.ends_at()
+        if ends_at is not None:
+            env["TORCHX_DEADLINE"] = f"{ends_at:.3f}"
         ends = {stream: os.pipe() for stream in (STDOUT, STDERR)}
         try:
             return subprocess.Popen(
@@ -90,20 +98,21 @@ class Program:
         if self.process is None:
             return self._close(self.failed_with)
         look_at = 0.0
+        desk = UsageDesk(self.replica.directory, self.folder, self.process.pid)
         while not self._has_ended(self.process.pid):
             now = time.monotonic()
             if now >= look_at or self.signals.seen:
                 look_at = now + TICK_S
                 self._watch()
+                desk.look()
             if self.kill_at is not None and now >= self.kill_at:
                 self._signal(signal.SIGKILL)
                 self.kill_at = None
             self._move(max(0.0, min([look_at] + [t for t in [self.kill_at] if t is not None]) - now))
         self._signal(signal.SIGKILL)  # whatever it left behind
         self.guard.forget()
-        self.process.wait()
+        code = self._take_leave(self.process)
         self._drain()
-        code = self.process.returncode
         if not self.told and self._was_told_by_slurm(code):
             self._note_signal()
         elif not self.told and code != 0 and self.replica.restarted():
@@ -114,6 +123,17 @@ class Program:
     def _has_ended(pid: int) -> bool:
         """Return whether it has; it is not reaped yet, so that its number stays that of its process group."""
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _take_leave(self, process: subprocess.Popen[bytes]) -> int:
+        """Return its exit code, as `subprocess` has it, and note what it has used."""
+        status, usage = os.wait4(process.pid, 0)[1:]
+        process.returncode = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        self.used = {
+            "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
+            "peak_mb": -(-usage.ru_maxrss >> 10),
+            "oom": process.returncode != 0 and oom_kills() > self.oom_before,
+        }
+        return process.returncode
 
     def _wait_for_room(self) -> None:
         """Keep watch while a full disk holds up the output; give up what has to end anyway."""
@@ -215,6 +235,6 @@ class Program:
         self.selector.close()
         for pipe in self.pipes:
             os.close(pipe)
-        end = {"code": code, "told": bool(self.told), "time": time.time()}
+        end = {"code": code, "told": bool(self.told), "time": time.time(), **self.used}
         self.replica.attempts.close(self.number, end)
         return code

@@ -73,6 +73,13 @@ class Replica:
             stop = self.end_app("CANCELLED", why, -1)
         return stop
 
+    def ends_at(self) -> float | None:
+        """Return when the app is ended for its time being over, by this node's clock; None for never."""
+        late = [] if self.plan["deadline"] is None else [self.plan["deadline"]]
+        if self.plan["timeout_s"] is not None:
+            late.append(time.time() + self._began + self.plan["timeout_s"] - time.monotonic())
+        return min(late) if late else None
+
     def note_signal(self) -> None:
         """Say that Slurm has told this replica to end: by a requeue, by a limit, or because a user did."""
         self._signalled = True

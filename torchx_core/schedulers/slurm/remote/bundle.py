@@ -19,7 +19,8 @@ from torchx_core.schedulers.slurm.remote.login_node import LoginNode
 
 __all__ = ["bundle", "command_line"]
 
-_PARTS: Final = ("__init__.py", "errors.py", "terminal.py", "specs", "supervisor", "schedulers")
+_MODULES: Final = ("__init__.py", "errors.py", "quantities.py", "settings.py", "terminal.py")
+_PACKAGES: Final = ("schedulers", "specs", "supervisor")
 _LEFT_OUT: Final = ("schedulers/docker", "schedulers/local")
 
 # Any Python there is can read this: it tells its version before it meets what it cannot.
@@ -59,7 +60,8 @@ def bundle() -> bytes:
 
 
 def _sources(root: Path) -> Iterator[Path]:
-    for part in _PARTS:
-        for path in sorted((root / part).rglob("*.py")) if (root / part).is_dir() else [root / part]:
+    yield from (root / module for module in _MODULES)
+    for package in _PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
             if not path.relative_to(root).as_posix().startswith(_LEFT_OUT):
                 yield path

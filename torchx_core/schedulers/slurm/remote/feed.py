@@ -6,7 +6,7 @@ import os
 from typing import cast
 
 from torchx_core.schedulers.events import Batch
-from torchx_core.schedulers.scheduler import EventFeed
+from torchx_core.schedulers.feed import EventFeed
 from torchx_core.schedulers.slurm.remote.lines import Share
 from torchx_core.schedulers.slurm.remote.question import Answer
 from torchx_core.supervisor.records import Json

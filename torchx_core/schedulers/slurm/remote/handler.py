@@ -9,9 +9,10 @@ from operator import methodcaller
 from typing import Final, TypeAlias, cast
 
 from torchx_core.schedulers.events import Batch
+from torchx_core.schedulers.feed import EventFeed
 from torchx_core.schedulers.paths import default_state_dir
 from torchx_core.schedulers.responses import FollowOptions
-from torchx_core.schedulers.scheduler import EventFeed, Scheduler
+from torchx_core.schedulers.scheduler import Scheduler
 from torchx_core.schedulers.slurm.remote.requests import name_directories
 from torchx_core.schedulers.slurm.remote.wire import load
 from torchx_core.schedulers.slurm.request import SlurmRequest
@@ -30,12 +31,17 @@ _METHODS: Final = frozenset(
         "describe",
         "describe_native",
         "diagnose",
+        "last_lines",
         "list",
         "owner",
         "prune",
         "schedule",
+        "sessions",
         "size_bytes",
+        "status",
+        "step_inside",
         "take_over",
+        "usage",
     }
 )
 """What of a scheduler's may be asked for by its name."""

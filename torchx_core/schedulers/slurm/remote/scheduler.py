@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, cast
 
 from torchx_core.errors import SchedulerError, SubmitFailedError, SubmitOutcomeUnknownError
+from torchx_core.schedulers.attached import run_attached
+from torchx_core.schedulers.events import UsageSample
 from torchx_core.schedulers.option_values import check_grace
 from torchx_core.schedulers.responses import (
     CancelOutcome,
@@ -28,12 +31,15 @@ from torchx_core.schedulers.slurm.remote.question import LineError
 from torchx_core.schedulers.slurm.remote.requests import render_there
 from torchx_core.schedulers.slurm.remote.ssh import dial as dial_ssh
 from torchx_core.schedulers.slurm.remote.wire import dump
-from torchx_core.schedulers.slurm.request import SlurmRequest, check_app
+from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
-from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts
+from torchx_core.schedulers.ssh import ssh_command
+from torchx_core.specs import AppDef, AppDryRunInfo, AppStatus, CfgVal, LastLines, ReplicaStatus, runopts
 from torchx_core.supervisor.records import Json
 
 __all__ = ["RemoteSlurmScheduler"]
+
+_CONNECT_S = 15.0
 
 
 class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
@@ -76,9 +82,6 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
         """Return the options."""
         return slurm_run_opts()
 
-    def _validate(self, app: AppDef) -> None:
-        check_app(app)
-
     def _submit_dryrun(
         self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
     ) -> AppDryRunInfo[SlurmRequest]:
@@ -100,13 +103,35 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
         """Return what is known of the app."""
         return cast("DescribeAppResponse | None", self._call("describe", app_id=app_id))
 
+    def status(self, app_id: str) -> AppStatus | None:
+        """Return how the app stands."""
+        return cast("AppStatus | None", self._call("status", app_id=app_id))
+
     def describe_native(self, app_id: str) -> object | None:
         """Return what Slurm says of the app's job."""
         return self._call("describe_native", app_id=app_id)
 
+    def usage(self, app_id: str) -> Sequence[UsageSample]:
+        """Have the agent ask Slurm."""
+        return cast("list[UsageSample]", self._call("usage", app_id=app_id))
+
+    def exec(self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool) -> int:
+        """Have the agent say what to run, and run it there over a connection of its own."""
+        words = {"app_id": app_id, "role_name": role_name, "k": k, "argv": [*argv], "terminal": terminal}
+        step = cast("builtins.list[str]", self._call("step_inside", **words))
+        node, command = self._node, f"exec {shlex.join(step)}"
+        ssh = ssh_command(
+            node.host, command, user=node.user, port=node.port, timeout_s=_CONNECT_S, terminal=terminal
+        )
+        return run_attached(ssh, needs_reader=True)
+
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first."""
         return cast("list[ListAppResponse]", self._call("list"))
+
+    def sessions(self) -> builtins.list[str]:
+        """Return the sessions that have records at the login node."""
+        return cast("builtins.list[str]", self._call("sessions"))
 
     def cancel(
         self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
@@ -156,6 +181,12 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
         question = {**self._question("open"), "app_id": app_id, "options": dump(options)}
         opened = cast("tuple[str, bool]", self._share().call({**question, "cursor": cursor}))
         return RemoteFeed(self._share.again(), question, opened)
+
+    def last_lines(self, app_id: str, replica: ReplicaStatus) -> LastLines:
+        """Have the agent read the ends of the attempt's log files."""
+        which = ReplicaStatus(replica.id, replica.state, replica.role, "", attempt=replica.attempt)
+        told = cast("tuple[list[str], list[str]]", self._call("last_lines", app_id=app_id, replica=which))
+        return LastLines(*told)
 
     def owner(self, app_id: str) -> str | None:
         """Return the owner's token."""

@@ -12,7 +12,15 @@ from typing import Final, cast
 
 from torchx_core import errors
 from torchx_core.errors import SchedulerError, TorchXError
-from torchx_core.schedulers.events import REPORTS, Batch, LogLines, LogsLost, ReplicaChanged, StateChanged
+from torchx_core.schedulers.events import (
+    REPORTS,
+    Batch,
+    LogLines,
+    LogsLost,
+    ReplicaChanged,
+    StateChanged,
+    UsageSample,
+)
 from torchx_core.schedulers.responses import (
     CancelOutcome,
     DescribeAppResponse,
@@ -23,7 +31,7 @@ from torchx_core.schedulers.responses import (
     Verdict,
 )
 from torchx_core.schedulers.slurm.request import SlurmRequest
-from torchx_core.specs import AppDef, AppState, AppStatus
+from torchx_core.specs import AppDef, AppState, AppStatus, ReplicaStatus, Usage
 from torchx_core.supervisor.records import Json
 
 __all__ = ["dump", "dump_error", "load", "load_error"]
@@ -31,9 +39,10 @@ __all__ = ["dump", "dump_error", "load", "load_error"]
 _ENUMS: Final[Mapping[str, type[Enum]]] = {
     cls.__name__: cls for cls in (AppState, CancelOutcome, Stream, Verdict)
 }
-_EVENTS: Final = (*REPORTS.values(), LogsLost, ReplicaChanged, StateChanged)
+_EVENTS: Final = (*REPORTS.values(), LogsLost, ReplicaChanged, StateChanged, UsageSample, Usage)
 _CLASSES: Final[Mapping[str, type[object]]] = {
-    cls.__name__: cls for cls in (Batch, *_EVENTS, Finding, FollowOptions, ListAppResponse, SlurmRequest)
+    cls.__name__: cls
+    for cls in (Batch, *_EVENTS, Finding, FollowOptions, ListAppResponse, ReplicaStatus, SlurmRequest)
 }
 
 

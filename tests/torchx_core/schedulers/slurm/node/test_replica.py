@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from slurm_nodes import PATIENCE_S, Nodes
 
 from torchx_core.schedulers.slurm.node.attempts import Attempts
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
+from torchx_core.specs import CfgVal
 from torchx_core.testing import wait_until
 
 
@@ -25,6 +27,25 @@ def test_the_time_before_a_requeue_counts(nodes: Nodes) -> None:
     (nodes.app_dir / "run.1.json").write_text(json.dumps({"job_id": "7", "time": 100, "nodes": "n"}))
     nodes.start(0, run=1).wait(PATIENCE_S)
     assert nodes.read("stop.json")["msg"] == "deadline passed: it ran for 60 s"
+
+
+@pytest.mark.parametrize("limits", [(), ("timeout_s",), ("deadline",), ("timeout_s", "deadline")], ids=str)
+def test_a_program_knows_when_its_time_is_over(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, limits: tuple[str, ...]
+) -> None:
+    """By this node's clock and whichever limit comes first, and never by that of an app around this one."""
+    monkeypatch.setenv("TORCHX_DEADLINE", "1")
+    began = time.time()
+    known: dict[str, CfgVal] = {"timeout_s": 900, "deadline": began + 600}
+    nodes.prepare("echo $$TORCHX_DEADLINE", cfg={name: known[name] for name in limits})
+    assert nodes.start(0).wait(PATIENCE_S) == 0
+    told = nodes.output("r0").decode().strip()
+    if "deadline" in limits:
+        assert float(told) == pytest.approx(began + 600, abs=0.01)
+    elif limits:
+        assert began + 900 - 1 <= float(told) <= time.time() + 900 + 1
+    else:
+        assert told == ""
 
 
 def begun(nodes: Nodes, index: int, monkeypatch: pytest.MonkeyPatch, *, run: int = 0) -> Replica:

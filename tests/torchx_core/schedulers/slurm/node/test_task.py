@@ -59,7 +59,7 @@ def test_a_superseded_task_ends_its_program(nodes: Nodes) -> None:
     nodes.prepare("trap '' TERM; echo up; while :; do sleep 0.1; done")
     task = nodes.start(0)
     wait_until(lambda: nodes.output("r0"), PATIENCE_S)
-    [program] = [process.pid for process in below(task.pid) if process.name() == "sh"]
+    program = next(process.pid for process in below(task.pid) if process.name() == "sh")
     nodes.begin(1)
     assert task.wait(PATIENCE_S) == 75
     assert ends(program, PATIENCE_S)

@@ -55,7 +55,7 @@ def test_everybody_shares_one_connection(node: NearNode, runner: Runner) -> None
 def test_a_question_is_put_again(node: NearNode, runner: Runner) -> None:
     """Whoever asks notices nothing of one break."""
     handle = runner.run(QUICK, "slurm")
-    node.deaf_to, node.deaf_times = "describe", 1
+    node.deaf_to, node.deaf_times = "status", 1
     assert runner.status(handle) is not None
     assert node.dials == 2
 
@@ -63,7 +63,7 @@ def test_a_question_is_put_again(node: NearNode, runner: Runner) -> None:
 def test_a_question_is_not_put_for_ever(node: NearNode, runner: Runner) -> None:
     """When its connection breaks twice it fails, and may be put again later."""
     handle = runner.run(QUICK, "slurm")
-    node.deaf_to, node.deaf_times = "describe", 2
+    node.deaf_to, node.deaf_times = "status", 2
     with pytest.raises(SchedulerError, match="lost the connection to login node near: cut") as caught:
         runner.status(handle)
     assert caught.value.retryable
@@ -75,7 +75,7 @@ def test_an_answer_that_does_not_come(
 ) -> None:
     """Is not waited for in vain, and the next question is answered."""
     handle = runner.run(QUICK, "slurm")
-    node.mute_to = "describe"
+    node.mute_to = "status"
     with monkeypatch.context() as hurry:
         hurry.setattr(line, "_ANSWER_S", 0.1)
         with pytest.raises(SchedulerError, match=r"no answer from login node near within 0\.1 s") as caught:

@@ -94,4 +94,4 @@ def test_what_slurm_cannot_run_is_refused_here() -> None:
         get_runner(slurm_ssh="nobody@nowhere.invalid") as runner,
         pytest.raises(InvalidAppError, match="cannot mount"),
     ):
-        runner.dryrun(app, "slurm")
+        runner.dryrun(app, "slurm", {"unsupported": "refuse"})

@@ -1,0 +1,53 @@
+"""A sweep that cancels its losers by what they report."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchx_core import AppState, get_runner
+
+FLOW = Path(__file__).parents[2] / "dags" / "early_stopping_flow.py"
+
+pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(900)]
+
+
+def test_the_losers_are_cancelled_and_the_best_one_ends(tmp_path: Path) -> None:
+    """What each has done, by its own log, is what its place in the race allows."""
+    state = tmp_path / "state"
+    done = subprocess.run(
+        [sys.executable, str(FLOW)],
+        env={
+            **os.environ,
+            "SCHEDULER": "local_cwd",
+            "TORCHX_STATE_DIR": str(state),
+            "PREFECT_HOME": str(tmp_path / "prefect"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "best learning rate: 0.1 with loss" in done.stdout
+    with get_runner(state_dir=str(state)) as runner:
+        trials = {}
+        for row in runner.list("local_cwd"):
+            app, status = runner.describe(row.app_handle), runner.status(row.app_handle)
+            assert app is not None
+            assert status is not None
+            lines = list(runner.log_lines(row.app_handle, "trainer"))
+            steps = [int(step) for step in re.findall(r"step (\d+):", "".join(lines))]
+            assert steps == list(range(1, len(steps) + 1))
+            trials[float(app.roles[0].args[2])] = (status.state, len(steps), status.msg)
+    assert len(trials) == 4
+    assert trials[0.1][:2] == (AppState.SUCCEEDED, 12)
+    losers = [trial for rate, trial in trials.items() if rate != 0.1]
+    assert {state for state, _, _ in losers} == {AppState.CANCELLED}
+    assert all(steps < 12 and "at step" in msg for _, steps, msg in losers)
+    assert sum("at step 3" in msg for _, _, msg in losers) == 2

@@ -1,0 +1,147 @@
+"""What OpenTelemetry is told, seen by its own exporters in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import json, sys
+from contextlib import suppress
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from torchx_core import AppDef, Role, get_runner
+
+spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(spans))
+trace.set_tracer_provider(provider)
+metrics.set_meter_provider(MeterProvider([reader]))
+
+def app(script):
+    return AppDef("app", [Role("main", image="", entrypoint="sh", args=["-c", script])])
+
+with get_runner("s", state_dir=sys.argv[1]) as runner:
+    with trace.get_tracer("test").start_as_current_span("task"):
+        one = runner.run(app("seq 3; exit 7"), "local_cwd", app_id="one")
+        for _ in runner.follow(one):
+            pass
+    for _ in runner.follow(one, renew=False):
+        pass
+    two = runner.run(app("echo up; sleep 600"), "local_cwd", app_id="two")
+    for batch in runner.follow(two):
+        if [*batch.lines()]:
+            runner.cancel(two, grace_s=0, reason="enough")
+            break
+    for _ in runner.follow(two, batch.cursor):
+        pass
+    with suppress(Exception):
+        runner.run(app("true"), "local_cwd", app_id="two")
+
+points = {}
+for resource in reader.get_metrics_data().resource_metrics:
+    for scope in resource.scope_metrics:
+        for metric in scope.metrics:
+            for point in metric.data.data_points:
+                labels = sorted(value for key, value in point.attributes.items() if key != "torchx.scheduler")
+                points[" ".join([metric.name, *labels])] = getattr(point, "value", None) or point.count
+finished = [json.loads(span.to_json()) for span in spans.get_finished_spans()]
+json.dump({"spans": finished, "points": points}, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """All that the program's exporters got."""
+    pytest.importorskip("opentelemetry.sdk")
+    state_dir = tmp_path_factory.mktemp("state")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(state_dir)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def spans(told: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the spans of that name, in their order."""
+    return [span for span in told["spans"] if span["name"] == name]
+
+
+def test_submit_and_follow_are_spans_of_whoever_calls(told: dict[str, Any]) -> None:
+    """So an engine's trace has them below its task."""
+    [task] = spans(told, "task")
+    submit, follow = spans(told, "torchx.submit")[0], spans(told, "torchx.follow")[0]
+    assert submit["parent_id"] == follow["parent_id"] == task["context"]["span_id"]
+    assert submit["attributes"] == {
+        "torchx.scheduler": "local_cwd",
+        "torchx.session": "s",
+        "torchx.handle": "local_cwd://s/one",
+    }
+
+
+def test_the_span_records_how_the_app_ended(told: dict[str, Any]) -> None:
+    """Which replica failed, and how; one who only looks is no span."""
+    one, _left, two = spans(told, "torchx.follow")
+    assert one["attributes"] == {
+        "torchx.scheduler": "local_cwd",
+        "torchx.session": "s",
+        "torchx.handle": "local_cwd://s/one",
+        "torchx.lines": 3,
+        "torchx.state": "FAILED",
+        "torchx.failed.role": "main",
+        "torchx.failed.replica": 0,
+        "torchx.failed.exit_code": 7,
+    }
+    assert one["status"]["status_code"] == "ERROR"
+    assert two["attributes"]["torchx.state"] == "CANCELLED"
+    assert two["status"]["status_code"] == "UNSET"
+
+
+def test_a_cancel_is_a_span(told: dict[str, Any]) -> None:
+    """With its reason."""
+    [cancel] = spans(told, "torchx.cancel")
+    assert cancel["attributes"]["torchx.cancel.reason"] == "enough"
+    assert cancel["attributes"]["torchx.cancel.outcome"] == "REQUESTED"
+
+
+def test_a_submit_that_fails_is_told(told: dict[str, Any]) -> None:
+    """With its error."""
+    last = spans(told, "torchx.submit")[-1]
+    assert last["status"]["status_code"] == "ERROR"
+    assert "torchx.handle" not in last["attributes"]
+    assert last["events"][0]["attributes"]["exception.type"].endswith("AppIdConflictError")
+
+
+def test_all_is_counted(told: dict[str, Any]) -> None:
+    """By scheduler, and by what became of it."""
+    assert told["points"] == {
+        "torchx.submits ok": 2,
+        "torchx.submits AppIdConflictError": 1,
+        "torchx.submit.duration": 3,
+        "torchx.cancels REQUESTED": 1,
+        "torchx.ends FAILED": 1,
+        "torchx.ends CANCELLED": 1,
+        "torchx.end.latency": 2,
+        "torchx.lines": 4,
+    }
+
+
+def test_nothing_is_imported_for_it(tmp_path: Path) -> None:
+    """A process without OpenTelemetry stays one."""
+    program = (
+        "import sys; from torchx_core import AppDef, Role, get_runner; runner = get_runner();"
+        "runner.wait(runner.run(AppDef('a', [Role('r', '', entrypoint='true')]), 'local_cwd'));"
+        "sys.exit('opentelemetry' in sys.modules)"
+    )
+    env = {**os.environ, "TORCHX_STATE_DIR": str(tmp_path / "state")}
+    subprocess.run([sys.executable, "-c", program], env=env, check=True)

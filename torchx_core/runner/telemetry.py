@@ -1,0 +1,234 @@
+"""Tells OpenTelemetry what the runner does, in a process that uses it.
+
+Nothing is installed or imported for that: a process that has set up OpenTelemetry has imported it. Everywhere
+else this does nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Final, Protocol, cast, final
+
+from torchx_core.schedulers import Batch, CancelOutcome, EventFeed, LogLines, LogsLost
+from torchx_core.specs import AppHandle, AppState, AppStatus, parse_app_handle
+
+__all__ = ["observed", "record_cancel", "submit_span"]
+
+_NAME: Final = "torchx_core"
+_Attributes = Mapping[str, str]
+
+
+class _Span(Protocol):
+    def set_attribute(self, key: str, value: str | int) -> None: ...
+    def set_status(self, status: object) -> None: ...
+    def end(self) -> None: ...
+
+
+class _Tracer(Protocol):
+    def start_span(self, name: str, *, attributes: _Attributes) -> _Span: ...
+    def start_as_current_span(
+        self, name: str, *, attributes: _Attributes
+    ) -> AbstractContextManager[_Span]: ...
+
+
+class _StatusCode(Protocol):
+    ERROR: object
+
+
+class _Trace(Protocol):
+    """The module ``opentelemetry.trace``, as far as it is used here."""
+
+    StatusCode: _StatusCode
+
+    def get_tracer(self, name: str) -> _Tracer: ...
+    def Status(self, code: object, description: str) -> object: ...  # noqa: N802  # its class
+
+
+class _Counter(Protocol):
+    def add(self, amount: int, attributes: _Attributes) -> None: ...
+
+
+class _Histogram(Protocol):
+    def record(self, amount: float, attributes: _Attributes) -> None: ...
+
+
+class _Meter(Protocol):
+    def __hash__(self) -> int: ...
+    def create_counter(self, name: str) -> _Counter: ...
+    def create_histogram(self, name: str, unit: str) -> _Histogram: ...
+
+
+class _Metrics(Protocol):
+    """The module ``opentelemetry.metrics``, likewise."""
+
+    def __hash__(self) -> int: ...
+    def get_meter(self, name: str) -> _Meter: ...
+
+
+@contextmanager
+def submit_span(scheduler: str, session: str) -> Generator[Callable[[AppHandle], None]]:
+    """Have a submit be a span, counted and timed; its handle is told by what is yielded."""
+    if (trace := _trace()) is None:
+        yield lambda _handle: None
+        return
+    began, kind = time.monotonic(), {"torchx.scheduler": scheduler}
+    attributes = {**kind, "torchx.session": session}
+    outcome = "interrupted"
+    with trace.get_tracer(_NAME).start_as_current_span("torchx.submit", attributes=attributes) as span:
+        try:
+            yield lambda handle: span.set_attribute("torchx.handle", handle)
+            outcome = "ok"
+        except Exception as err:
+            outcome = type(err).__name__
+            raise
+        finally:
+            _count("torchx.submits", 1, {**kind, "outcome": outcome})
+            _measure("torchx.submit.duration", time.monotonic() - began, kind)
+
+
+def record_cancel(handle: AppHandle, reason: str, outcome: CancelOutcome) -> None:
+    """Have a cancel be a span, and counted."""
+    if (trace := _trace()) is not None:
+        attributes = {**_names(handle), "torchx.cancel.reason": reason, "torchx.cancel.outcome": outcome.name}
+        trace.get_tracer(_NAME).start_span("torchx.cancel", attributes=attributes).end()
+        _count("torchx.cancels", 1, {**_kind(handle), "outcome": outcome.name})
+
+
+def observed(feed: EventFeed, handle: AppHandle) -> EventFeed:
+    """Return what follows the app as the feed does, and is a span from now until it is closed."""
+    trace = _trace()
+    return feed if trace is None else _Observed(feed, handle, trace)
+
+
+@final
+class _Observed(EventFeed):
+    """A feed whose batches are counted."""
+
+    def __init__(self, feed: EventFeed, handle: AppHandle, trace: _Trace) -> None:
+        self._feed = feed
+        self._handle = handle
+        self._trace = trace
+        self._span = trace.get_tracer(_NAME).start_span("torchx.follow", attributes=_names(handle))
+        self._lines = 0
+        self._is_open = True
+
+    @property
+    def cursor(self) -> str:
+        return self._feed.cursor
+
+    @property
+    def done(self) -> bool:
+        return self._feed.done
+
+    @property
+    def caught_up(self) -> bool:
+        return self._feed.caught_up
+
+    def poll(self) -> Batch | None:
+        batch = self._feed.poll()
+        if batch is not None:
+            self._take(batch)
+        return batch
+
+    def wait(self, timeout_s: float | None) -> None:
+        self._feed.wait(timeout_s)
+
+    async def wait_async(self, timeout_s: float | None) -> None:
+        await self._feed.wait_async(timeout_s)
+
+    def close(self) -> None:
+        self._feed.close()
+        if self._is_open:
+            self._is_open = False
+            self._span.set_attribute("torchx.lines", self._lines)
+            self._span.end()
+
+    def _take(self, batch: Batch) -> None:
+        kind = _kind(self._handle)
+        lines = sum(len(event.lines) for event in batch.events if isinstance(event, LogLines))
+        if lines:
+            self._lines += lines
+            _count("torchx.lines", lines, kind)
+        for event in batch.events:
+            if isinstance(event, LogsLost):
+                _count("torchx.lost", 1, kind)
+        if batch.final_status is not None:
+            self._record_end(batch.final_status, kind)
+
+    def _record_end(self, status: AppStatus, kind: dict[str, str]) -> None:
+        replicas = [replica for role in status.roles for replica in role.replicas]
+        ends = [replica.ended_at for replica in replicas if replica.ended_at]
+        _count("torchx.ends", 1, {**kind, "state": status.state.name})
+        if ends:
+            _measure("torchx.end.latency", max(0.0, time.time() - max(ends)), kind)
+        self._span.set_attribute("torchx.state", status.state.name)
+        for key, value in _failure(status).items():
+            self._span.set_attribute(key, value)
+        if status.state is AppState.FAILED:
+            self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, status.msg))
+
+
+def _failure(status: AppStatus) -> dict[str, str | int]:
+    """Return which replica failed, and how."""
+    if status.state is not AppState.FAILED or not (failed := status.failed_replicas()):
+        return {}
+    first = failed[0]
+    told: dict[str, str | int] = {"torchx.failed.role": first.role, "torchx.failed.replica": first.id}
+    if first.exit_code is not None:
+        told["torchx.failed.exit_code"] = first.exit_code
+    if first.signal:
+        told["torchx.failed.signal"] = first.signal
+    return told
+
+
+def _names(handle: AppHandle) -> dict[str, str]:
+    parsed = parse_app_handle(handle)
+    return {**_kind(handle), "torchx.session": parsed.session_name, "torchx.handle": handle}
+
+
+def _kind(handle: AppHandle) -> dict[str, str]:
+    return {"torchx.scheduler": parse_app_handle(handle).scheduler_backend}
+
+
+def _trace() -> _Trace | None:
+    return cast("_Trace | None", _imported("opentelemetry.trace", "get_tracer"))
+
+
+def _imported(module: str, has: str) -> object:
+    """Return the module if the process has imported it, and has come to its end."""
+    found = sys.modules.get(module)
+    return found if hasattr(found, has) else None
+
+
+def _count(name: str, number: int, attributes: _Attributes) -> None:
+    if (meter := _meter()) is not None:
+        _counter(meter, name).add(number, attributes)
+
+
+def _measure(name: str, seconds: float, attributes: _Attributes) -> None:
+    if (meter := _meter()) is not None:
+        _histogram(meter, name).record(seconds, attributes)
+
+
+@cache
+def _meter_of(metrics: _Metrics) -> _Meter:
+    return metrics.get_meter(_NAME)  # one that was got before there is a provider tells that, too
+
+
+def _meter() -> _Meter | None:
+    metrics = cast("_Metrics | None", _imported("opentelemetry.metrics", "get_meter"))
+    return None if metrics is None else _meter_of(metrics)
+
+
+@cache
+def _counter(meter: _Meter, name: str) -> _Counter:
+    return meter.create_counter(name)
+
+
+@cache
+def _histogram(meter: _Meter, name: str) -> _Histogram:
+    return meter.create_histogram(name, unit="s")
