@@ -45,8 +45,15 @@ MODULES = (
     "torchx.plugins",
     "torchx.settings",
     "torchx.tracker",
+    "torchx.deprecations",
+    "torchx.util.modules",
+    "torchx.util.session",
+    "torchx.util.strings",
     "torchx.util.types",
     "torchx.workspace",
+    "torchx.workspace.api",
+    "torchx.workspace.dir_workspace",
+    "torchx.workspace.docker_workspace",
 )
 """Of which there are tables; a class stands for its methods."""
 

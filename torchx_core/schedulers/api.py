@@ -61,10 +61,22 @@ class Scheduler(ABC, Generic[T]):
     def submit(self, app: AppDef, cfg: Mapping[str, CfgVal], workspace: Workspace | str | None = None) -> str:
         """Submit the app without a runner, and return its id: `submit_dryrun`, then `schedule`.
 
+        Args:
+            app: The first role has the workspace, if one is given; images of roles with one are changed.
+            cfg: The options.
+            workspace: Built by a scheduler that is a `torchx_core.workspace.WorkspaceMixin` as well.
+
         Raises:
-            ValueError: A workspace is given; this interface builds none.
+            ValueError: A workspace is given, and the scheduler builds none.
         """
         if workspace:
+            app.roles[0].workspace = (
+                Workspace.from_str(workspace) if isinstance(workspace, str) else workspace
+            )
+        build = getattr(self, "build_workspaces", None)
+        if build is not None:
+            build(app.roles, self.run_opts().resolve(cfg))
+        elif workspace:
             raise ValueError(f"{self.backend} cannot build a workspace; submit the app with a runner")
         return self.schedule(self.submit_dryrun(app, cfg))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
         create_scheduler,
     )
 
-__all__ = ["DockerContainer", "DockerJob", "DockerRequest", "DockerScheduler", "Opts", "create_scheduler"]
+__all__ = [
+    "DockerContainer",
+    "DockerJob",
+    "DockerRequest",
+    "DockerScheduler",
+    "Opts",
+    "create_scheduler",
+    "has_docker",
+]
+
+_ENGINE_S = 10
 
 
 @dataclass
@@ -49,6 +60,16 @@ class Opts(StructuredOpts):
     log_max_mb: int | None = None
     shm_mb: int | None = None
     gpu_ids: list[str] | None = None
+
+
+def has_docker() -> bool:
+    """Return whether ``docker`` is installed and an engine answers; ``torchx-core doctor`` says more."""
+    try:
+        with closing(import_module("docker").from_env(timeout=_ENGINE_S)) as client:
+            client.ping()
+    except Exception:  # noqa: BLE001  # of the package, of requests, of the system
+        return False
+    return True
 
 
 def __getattr__(name: str) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from torchx_core.errors import UnknownReplicaError
 from torchx_core.specs.dryrun import AppDryRunInfo
@@ -53,8 +53,8 @@ class Role:
         metadata: Plain data for schedulers that look for it; macros are filled in.
         mounts: What to mount into each replica.
         workspace: Local files to put on top of the image; None for none.
-        overrides: Deprecated in TorchX. Field name -> plain value that replaces the field when the app is
-            submitted (`snapshot_app`). Reading a field never looks here, and callables are refused.
+        overrides: Deprecated in TorchX. Field name -> what takes the field's place: a value, a function that
+            returns it or an awaitable, which are called or awaited once, when the field is first read.
         base_image: Of TorchX until 2025, and without effect there too: accepted, by its name, and never read.
     """
 
@@ -74,6 +74,17 @@ class Role:
     workspace: Workspace | None = None
     overrides: dict[str, object] = field(default_factory=dict[str, object])
     base_image: str | None = field(default=None, kw_only=True, repr=False, compare=False)
+
+    if not TYPE_CHECKING:  # it would allow any attribute
+
+        def __getattribute__(self, name: str) -> object:
+            """Return the field, or what `overrides` has for it."""
+            overrides = object.__getattribute__(self, "__dict__").get("overrides")
+            if overrides and name in overrides and name != "overrides":
+                from torchx_core.specs.overrides import read_override  # here: few roles have any
+
+                return read_override(overrides, name)
+            return object.__getattribute__(self, name)
 
     def pre_proc(self, scheduler: str, dryrun_info: AppDryRunInfo[T]) -> AppDryRunInfo[T]:
         """Return the request, changed as this role wants it; subclasses override it.

@@ -37,7 +37,8 @@ _Reader: TypeAlias = Callable[[object, str], object]
 def to_dict(app: AppDef) -> dict[str, object]:
     """Return the whole app as plain JSON values, defaults included.
 
-    A subclass of Role is written as a Role: its own fields and its ``pre_proc`` are code, not data.
+    A subclass of Role is written as a Role: its own fields and its ``pre_proc`` are code, not data. What
+    `Role.overrides` has for a field is written as that field.
 
     Raises:
         InvalidAppError: Something in it is no plain data.
@@ -52,6 +53,7 @@ def to_dict(app: AppDef) -> dict[str, object]:
 def _write_role(role: Role, path: str) -> dict[str, object]:
     written = {f.name: getattr(role, f.name) for f in fields(Role) if f.compare}
     mounts = [_write_mount(mount) for mount in role.mounts]
+    written["overrides"] = {}
     written |= {"resource": asdict(role.resource), "mounts": mounts, "retry_policy": role.retry_policy.value}
     if role.workspace is not None:
         written["workspace"] = asdict(role.workspace)

@@ -46,9 +46,9 @@ class macros:  # noqa: N801  (TorchX's name)
         base_img_root: str = "DEPRECATED"
 
         def apply(self, role: Role) -> Role:
-            """Return a deep copy of the role with the macros filled in."""
+            """Return a deep copy of the role with the macros filled in; both share `Role.overrides`."""
             values = asdict(self)
-            filled = copy.deepcopy(role)
+            filled = copy.deepcopy(role, {id(role.overrides): role.overrides})
             filled.args = [_fill(arg, values) for arg in filled.args]
             filled.env = {name: _fill(text, values) for name, text in filled.env.items()}
             filled.metadata = {key: _fill_nested(value, values) for key, value in filled.metadata.items()}

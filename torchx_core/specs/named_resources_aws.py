@@ -6,6 +6,7 @@ Source: https://aws.amazon.com/ec2/instance-types/, and TorchX's table of the sa
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -134,6 +135,9 @@ def __getattr__(name: str) -> Callable[[], Resource]:
 
 
 def instance_type_from_resource(resource: Resource) -> str | None:
-    """Return the instance type that the resource is of, or None for one that names none."""
+    """Return the instance type that the resource is of; None, with a warning, for one that names none."""
     found = resource.capabilities.get(K8S_ITYPE)
-    return None if found is None else str(found)
+    if found is None:
+        warnings.warn(f"the resource has no capability K8S_ITYPE ({K8S_ITYPE!r})", stacklevel=2)
+        return None
+    return str(found)

@@ -28,7 +28,7 @@ def snapshot_app(obj: object, workspace: Workspace | str | None = None) -> AppDe
 
     Takes an AppDef of this package (subclasses of AppDef and Role stay what they are), one of
     ``torchx.specs``, or anything with the same attributes. TorchX is never imported. ``Role.overrides`` are
-    applied and emptied. Nothing else is judged here: call `validate_app` next.
+    made, applied and emptied. Nothing else is judged here: call `validate_app` next.
 
     Args:
         obj: The app.
@@ -60,8 +60,8 @@ def _own_app(app: AppDef) -> AppDef:
 
 
 def _role(given: object, path: str) -> Role:
-    role = _copied(given, path) if isinstance(given, Role) else _foreign_role(given, path)
-    _apply_overrides(role, path)
+    _resolve_overrides(given, path)
+    role = _own_role(given, path) if isinstance(given, Role) else _foreign_role(given, path)
     role.retry_policy = _retry_policy(role.retry_policy, f"{path}.retry_policy")
     role.resource = _resource(role.resource, f"{path}.resource")
     role.mounts = _mounts(role.mounts, f"{path}.mounts")
@@ -75,34 +75,32 @@ def _foreign_role(given: object, path: str) -> Role:
         raise InvalidAppError(
             f"{path}.pre_proc", "is overridden; derive the role from torchx_core.specs.Role"
         )
-    _resolve_overrides(given, path)
     return _taken_over(given, Role("", ""), _ROLE_FIELDS, ["name", "image"], path)
 
 
+def _own_role(given: Role, path: str) -> Role:
+    role = _copied(given, path, keep=given.overrides)
+    overridden = {name: _copied(getattr(given, name), path) for name in given.overrides}
+    role.overrides = {}
+    for name, value in overridden.items():
+        setattr(role, name, value)
+    return role
+
+
 def _resolve_overrides(given: object, path: str) -> None:
-    """Read what TorchX's role computes when it is read, by itself: its failure is not an absent field."""
+    """Read what a role makes when it is read, by itself: its failure is not an absent field."""
     overrides: object = getattr(given, "overrides", None)
-    overridden: tuple[object, ...] = tuple(overrides) if is_map(overrides) else ()
-    for name in _ROLE_FIELDS:
-        if name not in overridden:
-            continue
+    for name in map(str, tuple(overrides)) if is_map(overrides) else ():
+        where = f"{path}.overrides[{name!r}]"
+        if name not in _ROLE_FIELDS:
+            if not isinstance(given, Role):
+                continue  # TorchX keeps things of its own there
+            hint = did_you_mean(name, _ROLE_FIELDS)
+            raise InvalidAppError(where, f"is not a field of a role; known: {', '.join(_ROLE_FIELDS)}{hint}")
         try:
             getattr(given, name)
         except Exception as err:  # the user's own function, or coroutine
-            problem = f"cannot be resolved: {type(err).__name__}: {err}"
-            raise InvalidAppError(f"{path}.overrides[{name!r}]", problem) from err
-
-
-def _apply_overrides(role: Role, path: str) -> None:
-    for name, value in role.overrides.items():
-        where = f"{path}.overrides[{name!r}]"
-        if name not in _ROLE_FIELDS:
-            known = f"known: {', '.join(_ROLE_FIELDS)}{did_you_mean(name, _ROLE_FIELDS)}"
-            raise InvalidAppError(where, f"is not a field of a role; {known}")
-        if callable(value):
-            raise InvalidAppError(where, f"must be a value, not something to call: {show(value)}")
-        setattr(role, name, value)
-    role.overrides = {}
+            raise InvalidAppError(where, f"cannot be resolved: {type(err).__name__}: {err}") from err
 
 
 def _retry_policy(given: object, path: str) -> RetryPolicy:

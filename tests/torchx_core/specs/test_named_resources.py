@@ -289,5 +289,6 @@ def test_every_function_of_torchx_for_aws_is_there() -> None:
             named_resources_aws.instance_type_from_resource(ours)
             == ours.capabilities["node.kubernetes.io/instance-type"]
         )
-    assert named_resources_aws.instance_type_from_resource(NULL_RESOURCE) is None
+    with pytest.warns(UserWarning, match="K8S_ITYPE"):
+        assert named_resources_aws.instance_type_from_resource(NULL_RESOURCE) is None
     assert not hasattr(named_resources_aws, "aws_p99_huge")

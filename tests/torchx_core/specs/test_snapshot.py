@@ -135,11 +135,11 @@ def test_subclasses_keep_their_behaviour() -> None:
 
 
 def test_overrides_are_applied() -> None:
-    """Overrides replace fields in the snapshot only, and are used up."""
-    role = Role("r", "img", overrides={"image": "other", "num_replicas": 2})
+    """Overrides are the snapshot's fields, and it has none any more; whoever has the role keeps his."""
+    role = Role("r", "img", overrides={"image": lambda: "other", "num_replicas": 2})
     snapshot = snapshot_app(AppDef("app", [role])).roles[0]
-    assert snapshot == Role("r", "other", num_replicas=2)
-    assert role.image == "img"
+    assert (snapshot, snapshot.overrides) == (Role("r", "other", num_replicas=2), {})
+    assert list(role.overrides) == ["image", "num_replicas"]
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,14 @@ def test_overrides_are_applied() -> None:
             r"roles\[0\].overrides\['imagee'\]: is not a field of a role; .*did you mean 'image'",
         ),
         ({"overrides": {}}, r"overrides\['overrides'\]: is not a field"),
-        ({"image": lambda: "x"}, r"roles\[0\].overrides\['image'\]: must be a value, not something to call"),
+        (
+            {"image": lambda: 1 // 0},
+            r"roles\[0\].overrides\['image'\]: cannot be resolved: ZeroDivisionError",
+        ),
     ],
 )
 def test_wrong_overrides(overrides: dict[str, object], message: str) -> None:
-    """Overrides name fields and hold values."""
+    """Overrides name fields, and their functions return."""
     with pytest.raises(InvalidAppError, match=message):
         snapshot_app(AppDef("app", [Role("r", "img", overrides=overrides)]))
 

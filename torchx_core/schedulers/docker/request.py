@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from math import ceil
+from types import MappingProxyType
 from typing import cast
 
 from torchx_core.errors import InvalidRunConfigException
@@ -52,6 +53,21 @@ class DockerContainer:
     def image(self) -> str:
         """The image."""
         return str(self.config["Image"])
+
+    @property
+    def kwargs(self) -> Mapping[str, object]:
+        """What the app asked for, out of `config`, as docker-py's ``run`` names it; to read only."""
+        host = cast("Json", self.config["HostConfig"])
+        mounts = cast("list[Json]", host["Mounts"])
+        devices = cast("list[dict[str, str]]", host["Devices"])
+        variables = cast("list[str]", self.config["Env"])
+        return MappingProxyType(
+            {
+                "environment": dict(each.split("=", 1) for each in variables),
+                "mounts": [each for each in mounts if each["Target"] != DATA],
+                "devices": [":".join(each.values()) for each in devices],
+            }
+        )
 
 
 @dataclass

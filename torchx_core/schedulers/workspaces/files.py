@@ -1,11 +1,12 @@
-"""Which files a workspace puts where in an image, which it leaves out, and the digest of them all."""
+"""Which files a workspace puts where in an image, which it leaves out, their digest, and a copy of them."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -13,7 +14,7 @@ from torchx_core.errors import InvalidAppError
 from torchx_core.specs import Workspace
 from torchx_core.specs.workspace import place_below
 
-__all__ = ["IGNORE_FILE", "Entry", "digest", "merged", "reading", "walk", "walk_directory"]
+__all__ = ["IGNORE_FILE", "Entry", "copy_entries", "digest", "merged", "reading", "walk", "walk_directory"]
 
 Entry: TypeAlias = tuple[str, str]
 """A path below the image's working directory, and what of this host belongs there: a directory (without what
@@ -21,6 +22,7 @@ is in it), a regular file or a symbolic link, as ``lstat`` sees it."""
 IGNORE_FILE = ".torchxignore"
 
 _LEFT_OUT = frozenset({".git", "__pycache__"})  # they change although the program does not
+_CHUNK = 1 << 30
 _ALWAYS_IN = "Dockerfile.torchx"  # the recipe of the image, where a scheduler wants one
 
 
@@ -236,3 +238,36 @@ def _framed(*texts: str) -> bytes:
     """Return the texts with their number and lengths, so that no two lists of texts look the same."""
     parts = [os.fsencode(text) for text in texts]
     return b"%d;" % len(parts) + b"".join(b"%d:%b" % (len(part), part) for part in parts)
+
+
+def copy_entries(entries: Iterable[Entry], target: str) -> None:
+    """Make the target, a new directory, of the entries; the parent must exist.
+
+    Nothing is linked to its source: who writes to one does not change the other.
+
+    Raises:
+        OSError: A source vanished, or the target cannot be written; what was copied stays.
+    """
+    os.mkdir(target, 0o700)
+    folders: list[tuple[str, int]] = []
+    for path, source in entries:
+        place, mode = os.path.join(target, path), os.lstat(source).st_mode
+        if stat.S_ISLNK(mode):
+            os.symlink(os.readlink(source), place)
+        elif stat.S_ISDIR(mode):
+            os.mkdir(place, 0o700)
+            folders.append((place, mode))
+        else:
+            _copy_file(source, place)
+            os.chmod(place, stat.S_IMODE(mode))
+    for place, mode in reversed(folders):  # only now: nothing can be put into a read-only directory
+        os.chmod(place, stat.S_IMODE(mode))
+
+
+def _copy_file(source: str, target: str) -> None:
+    with open(source, "rb") as reader, open(target, "xb") as writer:
+        with suppress(AttributeError, OSError):  # not on macOS, not between all file systems
+            # shares the blocks until one side is written to, where the file system can
+            while os.copy_file_range(reader.fileno(), writer.fileno(), _CHUNK):
+                pass
+        shutil.copyfileobj(reader, writer)  # goes on where that stopped

@@ -78,7 +78,9 @@ def get_overlay(
         return as_overlay(found)
     if MARKER in kinds or not flat_fallback or not _is_flat(kinds.values()):
         return {}
-    log.warning("metadata[%r] has no kind %r: taken for one whole overlay; use set_overlay", namespace, kind)
+    log.warning(
+        "metadata[%r] has no kind %r: taken for one whole flat overlay; use set_overlay", namespace, kind
+    )
     return as_overlay(kinds)
 
 

@@ -107,6 +107,17 @@ def test_what_a_role_needs_of_the_host(scheduler: DockerScheduler) -> None:
     assert host(render(scheduler, role(resource=resource), shm_mb=7))["ShmSize"] == 7 << 20
 
 
+def test_it_can_be_read_in_the_words_of_docker_py(scheduler: DockerScheduler) -> None:
+    """As TorchX's requests: what the app asked for, without what this scheduler adds; to read only."""
+    given = [VolumeMount("data", "/data"), DeviceMount("/dev/fuse", "/dev/fuse2", "rw")]
+    kwargs = render(scheduler, role(mounts=given, env={"A": "b=c"})).containers[0].kwargs
+    assert kwargs["mounts"] == [{"Type": "volume", "Source": "data", "Target": "/data", "ReadOnly": False}]
+    assert kwargs["devices"] == ["/dev/fuse:/dev/fuse2:rw"]
+    assert cast("dict[str, str]", kwargs["environment"])["A"] == "b=c"
+    with pytest.raises(TypeError):
+        kwargs["privileged"] = True  # type: ignore[index]  # that is the point
+
+
 def test_a_mount_below_the_home_is_found(scheduler: DockerScheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine takes absolute paths alone, and is not told ``~``."""
     monkeypatch.setenv("HOME", "/home/me")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -10,7 +11,7 @@ from docker_engine import DockerEngine
 from docker_images import SHELL_IMAGE
 
 from torchx_core.schedulers import Stream
-from torchx_core.schedulers.docker_scheduler import DockerScheduler
+from torchx_core.schedulers.docker_scheduler import DockerScheduler, has_docker
 from torchx_core.specs import AppDef, AppState, Role, macros
 from torchx_core.testing import wait_until
 
@@ -36,6 +37,17 @@ def app(text: str, **role: object) -> AppDef:
         **role,
     }
     return AppDef("app", [Role(**fields)])  # type: ignore[arg-type]  # the tests pass what Role takes
+
+
+def test_whether_there_is_an_engine(engine: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that answers, and the package to ask it."""
+    monkeypatch.setenv("DOCKER_HOST", engine.url)
+    assert has_docker()
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/socket")
+    assert not has_docker()
+    monkeypatch.setenv("DOCKER_HOST", engine.url)
+    monkeypatch.setitem(sys.modules, "docker", None)
+    assert not has_docker()
 
 
 def test_a_scheduled_dry_run_runs(scheduler: DockerScheduler) -> None:

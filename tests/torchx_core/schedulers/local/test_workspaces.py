@@ -17,8 +17,9 @@ from torchx_core import AppDef, AppState, Role, Runner, get_runner
 from torchx_core.errors import InvalidAppError, SchedulerError, SubmitFailedError
 from torchx_core.runner import pin_workspace_images
 from torchx_core.schedulers import workspaces
-from torchx_core.schedulers.local.image_store import ImageStore, copy_entries
+from torchx_core.schedulers.local.image_store import ImageStore
 from torchx_core.schedulers.removing import remove_tree
+from torchx_core.schedulers.workspaces import copy_entries
 from torchx_core.specs import Workspace
 
 LONG_AGO = time.time() - 7200
