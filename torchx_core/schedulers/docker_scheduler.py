@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from torchx_core.errors import TorchXError
 from torchx_core.schedulers.structured_opts import StructuredOpts
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ __all__ = [
     "create_scheduler",
     "has_docker",
 ]
-
-_ENGINE_S = 10
 
 
 @dataclass
@@ -65,11 +64,10 @@ class Opts(StructuredOpts):
 def has_docker() -> bool:
     """Return whether ``docker`` is installed and an engine answers; ``torchx-core doctor`` says more."""
     try:
-        with closing(import_module("docker").from_env(timeout=_ENGINE_S)) as client:
-            client.ping()
-    except Exception:  # noqa: BLE001  # of the package, of requests, of the system
+        with closing(import_module("torchx_core.schedulers.docker").create_scheduler("")) as scheduler:
+            return any(found.subject == "engine" and found.verdict == "ok" for found in scheduler.diagnose())
+    except (ImportError, TorchXError):
         return False
-    return True
 
 
 def __getattr__(name: str) -> object:

@@ -46,8 +46,9 @@ def test_whether_there_is_an_engine(engine: DockerEngine, monkeypatch: pytest.Mo
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/socket")
     assert not has_docker()
     monkeypatch.setenv("DOCKER_HOST", engine.url)
-    monkeypatch.setitem(sys.modules, "docker", None)
-    assert not has_docker()
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "docker", None)
+        assert not has_docker()
 
 
 def test_a_scheduled_dry_run_runs(scheduler: DockerScheduler) -> None:
