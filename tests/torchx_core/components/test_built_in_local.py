@@ -180,10 +180,10 @@ def test_several_nodes_of_one_host_meet_on_a_port_that_is_theirs(
     tool.write_text('#!/bin/sh\necho "$TORCHX_RANK0_PORT" "$2"\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path), os.environ["PATH"]]))
-    told = ran(runner, "dist.torchrun", "-j", "3x1", "--script", "x.py")
+    told = ran(runner, "dist.torchrun", "-j", "3x1", "-m", "x")
     [port] = {text.split()[0] for text in told}
     assert [text.split() for text in told] == [[port, f"localhost:{port}"]] * 3
-    told = ran(runner, "dist.torchrun", "-j", "2x1", "--rdzv_port", "31000", "--script", "x.py")
+    told = ran(runner, "dist.torchrun", "-j", "2x1", "--rdzv_port", "31000", "-m", "x")
     assert [text.split()[1] for text in told] == ["localhost:31000"] * 2
 
 
@@ -191,7 +191,7 @@ def test_nodes_whose_scheduler_holds_no_port_agree_on_one(tmp_path: Path) -> Non
     """TorchX's own local scheduler says only that replica 0 is on this host."""
     (tmp_path / "torchrun").write_text('#!/bin/sh\necho "$2"\n')
     (tmp_path / "torchrun").chmod(0o755)
-    role = dist.torchrun(script="x.py", j="2x1").roles[0]
+    role = dist.torchrun(m="x", j="2x1").roles[0]
     env = {"PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]]), "TORCHX_RANK0_HOST": "localhost"}
     told: list[str] = []
     for app_id, replica in (("a", "0"), ("a", "1"), ("b", "0")):

@@ -37,7 +37,7 @@ def check_host(request: LocalRequest, images: ImageProvider) -> None:
     Raises:
         SubmitFailedError: The state directory cannot be written.
         SchedulerError: It is on a network file system.
-        InvalidAppError: A program does not exist, or there are more replicas than open files allow.
+        InvalidAppError: A program or script does not exist, or there are more replicas than open files allow.
         InvalidInputError: ``log_dir`` cannot be written.
     """
     _check_state_dir(os.path.dirname(request.app_dir))
@@ -67,6 +67,12 @@ def _check_program(replica: ReplicaPlan, images: ImageProvider) -> None:
                 f"roles[{replica.role!r}].entrypoint",
                 f"no such program on this host: {program!r}; looked in {where}{_advice(program)}",
             )
+    script = _script(replica.argv)
+    if script and not os.path.exists(images.before_copying(os.path.join(replica.cwd, script))):
+        raise InvalidAppError(
+            f"roles[{replica.role!r}].args",
+            f"no such script on this host: {script!r}; looked in {replica.cwd}",
+        )
 
 
 def _run_by_shell(argv: Sequence[str]) -> list[str]:
@@ -79,6 +85,14 @@ def _run_by_shell(argv: Sequence[str]) -> list[str]:
         return []
     last = argv[2].rstrip("\n").rpartition("\n")[2]
     return [argv[3]] if last.startswith(f"exec {argv[3]} ") else []
+
+
+def _script(argv: Sequence[str]) -> str:
+    """Return the Python file that torchrun starts for one of our components; empty of any other program."""
+    if _run_by_shell(argv) != ["torchrun"] or "--" not in argv[_SHELL_WORDS:]:
+        return ""
+    words = argv[argv.index("--", _SHELL_WORDS) + 1 :]
+    return words[0] if words and words[0].endswith(".py") else ""
 
 
 def _advice(program: str) -> str:

@@ -10,12 +10,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 from local_apps import app_of, fill, lines_of, running, supervisor_of
 
 from torchx_core import AppState, Runner, get_runner
+from torchx_core.components import dist
 from torchx_core.errors import (
     CorruptRecordError,
     InvalidAppError,
@@ -199,6 +201,27 @@ def test_a_missing_program_is_an_error_before_submit(runner: Runner) -> None:
     with pytest.raises(InvalidAppError, match="no such program on this host: 'no-such-program'"):
         runner.run(app_of("no-such-program"), "local_cwd")
     assert runner.list("local_cwd") == []
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_missing_script_is_an_error_before_submit(
+    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    """Each rank would say it, and torchrun bury it; a module is looked up by Python alone."""
+    torchrun = tmp_path / "torchrun"
+    torchrun.write_text("#!/bin/sh\n")
+    torchrun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    app = dist.torchrun("--lr", "1", script="trian.py", j=f"{nodes}x1")
+    missing = f"no such script on this host: 'trian.py'; looked in {tmp_path}"
+    with chdir(tmp_path):
+        with pytest.raises(InvalidAppError, match=missing):
+            runner.run(app, "local_cwd")
+        (tmp_path / "trian.py").touch()
+        for fine in (app, dist.torchrun(m="nothing.of.that.name", j=f"{nodes}x1")):
+            status = runner.wait(runner.run(fine, "local_cwd"), timeout_s=240)
+            assert status
+            assert status.state == AppState.SUCCEEDED
 
 
 def test_a_program_that_vanishes_is_a_failure_with_its_reason(runner: Runner, tmp_path: Path) -> None:
