@@ -48,7 +48,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-slow oracle oracle-long oracle-engines oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-engine-versions test-upgrade \
-        check format bench install format-check lint types imports declared spelling docs wheels audit coverage constraints clean \
+        check format bench install format-check lint types imports declared spelling docs wheels sbom audit coverage constraints clean \
         docker-engine slurm-cluster browser
 
 # --- what most people want ------------------------------------------------------------------------
@@ -157,6 +157,9 @@ docs: .venv/dev.stamp ## build docs/_build/html; warnings are errors
 
 wheels: .venv/dev.stamp ## build the three wheels and try them away from the sources
 	tests/wheels/try_wheels.sh
+
+sbom: .venv/uv.stamp ## write into dist/sbom/ which packages each wheel in dist/ brings with it
+	tests/wheels/write_sboms.sh
 
 audit: .venv/uv.stamp ## look for known weaknesses of what is installed; asks a public database
 	$(BIN)/uv tool run pip-audit --requirement constraints/dev.txt --no-deps --disable-pip

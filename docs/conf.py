@@ -26,6 +26,7 @@ extensions = [
     "resource_table",
     "scheduler_tables",
     "torchx_tables",
+    "versions_table",
 ]
 default_role = "code"  # docstrings put names into single backticks
 exclude_patterns = ["_build"]
