@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from airflow_dags import Dags
@@ -47,3 +49,30 @@ def test_two_roles_are_one_app(dags: Dags, tmp_path: Path) -> None:
     assert outcome.state == "success"
     assert "[server/0] INFO serving 2 workers" in outcome.log
     assert [outcome.log.count(f"[worker/{i}] INFO got 42") for i in range(2)] == [1, 1]
+
+
+@pytest.mark.slow
+def test_a_nightly_model_is_published_if_it_is_better(
+    dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each day's training resumes after its injected failure; a worse model ends its run unpublished."""
+    monkeypatch.setenv("NIGHTLY_RETRAIN_HOME", str(tmp_path / "models"))
+    text = (DAGS / "nightly_retrain.py").read_text()
+    published, losses = list[str](), list[float]()
+    for day in range(1, 5):
+        outcome = dags.run_file("nightly_retrain", text, logical_date=datetime(2026, 11, day, tzinfo=UTC))
+        assert outcome.state == "success"
+        assert outcome.log.count("INFO epoch 10: loss") == outcome.log.count("INFO epoch 11: loss") == 1
+        assert outcome.log.count("INFO resumes at epoch 10") == 1
+        trained = cast("dict[str, Any]", outcome.xcoms["train", "return_value"])
+        assert trained["model"] == str(tmp_path / "models" / f"2026-11-0{day}" / "model.json")
+        if f"published {trained['model']}" in outcome.log:
+            assert outcome.asset_events
+            published.append(trained["model"])
+        else:
+            assert trained["loss"] > min(losses)
+        losses.append(trained["loss"])
+    assert 1 <= len(published) < 4  # the days' noise is always the same: one of them is no better
+    outcome = dags.run_file("batch_inference", text)
+    assert outcome.state == "success"
+    assert "scored 30 rows, sum 130" in outcome.log
