@@ -49,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-slow oracle oracle-long oracle-engines oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-engine-versions test-upgrade \
         check format bench install format-check lint types imports declared spelling docs wheels sbom audit coverage constraints clean \
-        docker-engine slurm-cluster browser
+        docker-engine slurm-cluster browser screenshots
 
 # --- what most people want ------------------------------------------------------------------------
 
@@ -132,6 +132,9 @@ slurm-cluster: ## install what the Slurm tests need, on Debian as root
 
 docker-engine: ## install what the Docker tests need, on Debian as root
 	@tests/support/install_docker.sh
+
+screenshots: .venv/dev.stamp browser ## take the pictures of docs/pictures anew
+	PYTHONPATH=tests/support $(BIN)/python docs/pictures/take.py
 
 browser: ## install what the tests of pages need, on Debian as root
 	@tests/support/install_chromium.sh

@@ -39,7 +39,7 @@ class Overview {
   tick() {
     const { start, end } = this.model.span();
     if (!Number.isFinite(start)) return;
-    const again = this.model.restarts ? ` · restarted ${this.model.restarts} times` : "";
+    const again = this.model.restarts ? ` · restarted ${this.model.restarts === 1 ? "once" : `${this.model.restarts} times`}` : "";
     say(byId("took"), `${formatDuration((end ?? Date.now() / 1000) - start)} · since ${formatMoment(start).slice(0, -4)}${again}`);
   }
 
