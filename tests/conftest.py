@@ -61,6 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(SHARED_HOME, str(home / "shared"))  # the processes of pytest-xdist inherit it
     os.environ.pop("TORCHX_STATE_DIR", None)
     os.environ["TORCHX_ZYGOTE_IDLE_S"] = "0"  # it would be left behind; its own tests want one
+    # Of the server that Prefect starts for a script; 20 s are too few on a host with much else to do.
+    os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "600"
     tempfile.tempdir = str(folders["TMPDIR"])
     config.stash[HOME] = home
     if os.environ.get("COVERAGE_RUN"):

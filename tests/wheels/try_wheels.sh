@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export XDG_STATE_HOME=$folder/state AIRFLOW_HOME=$folder/airflow PREFECT_HOME=$folder/prefect
+export PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS=600 # 20 s are too few on a busy host
 
 rm -rf dist
 for project in . integrations/airflow integrations/prefect; do
