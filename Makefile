@@ -62,7 +62,7 @@ demo: $(DEMO_STAMP) $(if $(filter local_docker,$(SCHEDULER)),docker-engine) $(DE
 test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS) || $(call alone,$(PYTEST_ARGS))
 
-test-slow: .venv/dev.stamp .venv/demo-airflow.stamp .venv-sinks/sinks.stamp .venv-lineage/lineage.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
+test-slow: .venv/dev.stamp .venv/accelerate.stamp .venv-sinks/sinks.stamp .venv-lineage/lineage.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
 	$(BIN)/pytest -n $(SLOW_WORKERS) --dist loadfile -m $(SLOW) $(PYTEST_ARGS) || $(call alone,-m $(SLOW) $(PYTEST_ARGS))
 
 test-deployment: .venv/dev.stamp docker-engine browser ## run the tests of whole deployments, half an hour
@@ -207,6 +207,11 @@ clean: ## remove what make made
 	@echo "installing the project, $* and PyTorch into .venv"
 	@$(UV) --constraint constraints/dev.txt --editable '.[docker]' --editable integrations/$*
 	@$(BIN)/python -m pip install -qq --constraint constraints/dev.txt --requirement constraints/demo.txt
+	@touch $@
+
+.venv/accelerate.stamp: .venv/demo-airflow.stamp constraints/accelerate.txt
+	@echo "installing accelerate into .venv"
+	@$(UV) --constraint constraints/dev.txt --requirement constraints/accelerate.txt
 	@touch $@
 
 .venv-debian-%/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/dev.txt tests/support/newer_debian.sh

@@ -10,13 +10,15 @@ from torchx_core.components.image import IMAGE
 from torchx_core.components.structured_arg import StructuredNameArgument, program_of
 from torchx_core.components.topology import Topology, parse_topology
 from torchx_core.components.topology import parse_nnodes as parse_nnodes  # noqa: PLC0414  # TorchX has it here
+from torchx_core.errors import InvalidInputError
 from torchx_core.specs import AppDef, Role, macros, parse_mounts, resource
 
-__all__ = ["ddp", "spmd", "torchrun"]
+__all__ = ["accelerate", "ddp", "spmd", "torchrun"]
 
 NO_PYTHON: Final = "--no-python"
 """In the place of a script: torchrun starts the words that follow as they are."""
 _PORT: Final = 29500
+_PRECISIONS: Final = ("no", "fp16", "bf16", "fp8")
 _DEBUG_ENV: Final = {
     "CUDA_LAUNCH_BLOCKING": "1",
     "NCCL_DESYNC_DEBUG": "1",
@@ -152,6 +154,78 @@ def torchrun(  # noqa: PLR0913  # TorchX's signature
     else:
         role.entrypoint, role.args = _alone([*_meet_alone(rdzv_conf), *options], start)
     return AppDef(name=names.run_name, roles=[role], metadata=dict(metadata or {}))
+
+
+def accelerate(  # noqa: PLR0913  # as torchrun
+    *script_args: str,
+    script: str | None = None,
+    m: str | None = None,
+    image: str = IMAGE,
+    name: str = "/",
+    h: str | None = None,
+    cpu: int = -1,
+    gpu: int = 0,
+    memMB: int = -1,  # noqa: N803  # TorchX's name
+    j: str = "1x2",
+    env: dict[str, str] | None = None,
+    metadata: dict[str, str] | None = None,
+    max_retries: int = 0,
+    mounts: list[str] | None = None,
+    mixed_precision: str = "no",
+    gradient_accumulation_steps: int = 1,
+    use_cpu: bool = False,
+) -> AppDef:
+    """Run a program that uses Hugging Face's accelerate, on one or several nodes.
+
+    torchrun starts the processes, as it does below accelerate launch, and the program finds its options in
+    the same variables. What has no argument here is set by --env, for example ACCELERATE_USE_FSDP=true.
+
+    Args:
+        script_args: arguments of the program
+        script: path of the program; give either script or m
+        m: Python module to run
+        image: image to run in
+        name: the app's name, as [experiment][/run]; without a run, the program's name
+        h: named resource of each node; the figures that follow are ignored then
+        cpu: cores of each node; -1 for "do not care"
+        gpu: GPUs of each node
+        memMB: memory of each node in MB; -1 for "do not care"
+        j: nodes and processes per node, as [minimum:]nodes x processes, or the nodes alone
+        env: environment variables, for example A=1,B=2
+        metadata: metadata for the scheduler, for example A=1,B=2
+        max_retries: how often to start again after a failure
+        mounts: mounts, for example type=bind,src=/host,dst=/job,readonly
+        mixed_precision: no, fp16, bf16 or fp8
+        gradient_accumulation_steps: batches for one step of the optimizer
+        use_cpu: use no GPU, even if there are some
+
+    Raises:
+        InvalidInputError: There is no such precision.
+    """
+    if mixed_precision not in _PRECISIONS:
+        known = ", ".join(_PRECISIONS)
+        raise InvalidInputError(f"mixed_precision must be one of {known}: {mixed_precision!r}")
+    options = {
+        "ACCELERATE_MIXED_PRECISION": mixed_precision,
+        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": str(gradient_accumulation_steps),
+        **({"ACCELERATE_USE_CPU": "true"} if use_cpu else {}),
+    }
+    return torchrun(
+        *script_args,
+        script=script,
+        m=m,
+        image=image,
+        name=name,
+        h=h,
+        cpu=cpu,
+        gpu=gpu,
+        memMB=memMB,
+        j=j,
+        env={**options, **(env or {})},
+        metadata=metadata,
+        max_retries=max_retries,
+        mounts=mounts,
+    )
 
 
 def ddp(  # noqa: PLR0913  # TorchX's signature

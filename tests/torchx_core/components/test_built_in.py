@@ -82,7 +82,27 @@ def test_no_limit_that_nobody_wrote(name: str) -> None:
 
 def test_every_built_in_component_is_compared() -> None:
     """A new one must be added to the cases above, or have none to be compared with."""
-    assert [c.name for c in list_components() if c.source == "built-in"] == sorted(CASES)
+    built_in = [c.name for c in list_components() if c.source == "built-in"]
+    assert built_in == sorted([*CASES, "dist.accelerate"])
+
+
+def test_accelerate_is_torchrun_with_its_variables() -> None:
+    """Those that ``accelerate launch`` sets for the options; the caller's own win."""
+    words = ["--script", "train.py", "-j", "2x4", "--gpu", "4", "--max_retries", "1"]
+    extra = ["--mixed_precision", "bf16", "--use_cpu", "true", "--env", "ACCELERATE_USE_CPU=false,A=b"]
+    ours = find_component("dist.accelerate").build([*words, *extra, "--", "--lr", "1"])
+    theirs = find_component("dist.torchrun").build([*words, "--", "--lr", "1"])
+    added = {name: value for name, value in ours.roles[0].env.items() if name not in theirs.roles[0].env}
+    assert added == {
+        "ACCELERATE_MIXED_PRECISION": "bf16",
+        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1",
+        "ACCELERATE_USE_CPU": "false",
+        "A": "b",
+    }
+    ours.roles[0].env = theirs.roles[0].env
+    assert ours == theirs
+    with pytest.raises(InvalidInputError, match="mixed_precision must be one of no, fp16, bf16, fp8: 'half'"):
+        dist.accelerate(script="train.py", mixed_precision="half")
 
 
 def rendered(role: Role) -> list[str]:

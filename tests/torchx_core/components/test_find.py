@@ -13,7 +13,7 @@ from torchx_core.components import Component, find_component, list_components
 from torchx_core.errors import ComponentNotFoundException, ComponentValidationException
 
 BUILT_IN = [
-    *("dist.ddp", "dist.spmd", "dist.torchrun"),
+    *("dist.accelerate", "dist.ddp", "dist.spmd", "dist.torchrun"),
     *("utils.binary", "utils.booth", "utils.copy", "utils.echo", "utils.python", "utils.sh", "utils.touch"),
 ]
 
