@@ -54,7 +54,8 @@ def tutorial(tmp_path: Path) -> Tutorial:
         heading, _, text = section.partition("\n")
         commands[heading] = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
         programs = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-        for name in re.findall(r"ave (?:it|this)[^.]* as `(\w+\.py)`", text):
+        for name in re.findall(r"ave (?:it|this)[^.]* as `([\w/]+\.py)`", text):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(programs[0])
     env = {
         **os.environ,

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from http.client import RemoteDisconnected
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from requests import PreparedRequest
@@ -23,6 +24,9 @@ from torchx_core.errors import BackendAbsentError, SchedulerError
 from torchx_core.schedulers.docker.answers import Json
 from torchx_core.schedulers.docker.dial import SshTunnel, Tunnels, connect_tcp, connect_unix
 from torchx_core.schedulers.docker.endpoint import BY_DEFAULT, Endpoint
+
+if find_spec("docker") is None:  # said now, not at the first request: others bring what is imported above
+    raise ModuleNotFoundError("No module named 'docker'", name="docker")
 
 if TYPE_CHECKING:
     from urllib3.response import HTTPResponse
