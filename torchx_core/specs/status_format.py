@@ -6,12 +6,13 @@ import json
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Final, cast
 
 from torchx_core.specs.state import AppState
 from torchx_core.specs.status import AppStatus, ReplicaStatus
 from torchx_core.specs.structured_error import StructuredError, parse_structured_error
+from torchx_core.specs.usage import Usage
 from torchx_core.terminal import harmless
 
 __all__ = ["as_yaml", "format_status"]
@@ -81,7 +82,7 @@ def as_yaml(status: AppStatus) -> str:
         "structured_error_msg": _parsed(status.structured_error_msg),
         "roles": [{"role": r.role, "replicas": [_said(each) for each in r.replicas]} for r in status.roles],
     }
-    plain: object = json.loads(json.dumps({"AppStatus": shown}, default=repr))
+    plain: object = json.loads(json.dumps({"AppStatus": shown}, default=_plain))
     text = yaml.safe_dump(plain, allow_unicode=True)
     return text if text.replace("\n", "").isprintable() else yaml.safe_dump(plain)
 
@@ -92,6 +93,12 @@ def _said(status: AppStatus | ReplicaStatus) -> dict[str, object]:
     always = _TORCHX_FIELDS[type(status)]
     said = {name: value for name, (value, default) in values.items() if name in always or value != default}
     return {**said, "state": repr(status.state)}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Usage):
+        return {name: figure for name, figure in asdict(value).items() if figure is not None}
+    return repr(value)
 
 
 def _parsed(text: str) -> object:

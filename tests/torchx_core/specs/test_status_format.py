@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus
+from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus, Usage
 
 ERROR = json.dumps(
     {"message": {"message": "OOM\nat line 3", "errorCode": 9, "extraInfo": {"timestamp": "0"}}}
@@ -202,6 +202,8 @@ def test_repr_of_anything() -> None:
     """A result that is no JSON value, or text no terminal can show, does not break a log statement."""
     assert "\x1b" not in repr(app(msg="ä\x1b\ud800", result=object()))
     assert "\n  msg: ä\n" in repr(app(msg="ä"))
+    used = ReplicaStatus(0, AppState.SUCCEEDED, "r", "h", usage=Usage(cpu_s=1.5, processes=2))
+    assert "\n      usage:\n        cpu_s: 1.5\n        processes: 2\n" in repr(app(used))
     assert "structured_error_msg: '{torn'" in repr(app(structured_error_msg="{torn"))
 
 
