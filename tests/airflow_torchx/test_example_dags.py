@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from airflow_dags import Dags
+from sink_clients import PYTHON, require_clients
 
 from airflow_torchx.operators import torchx
 
@@ -76,3 +78,27 @@ def test_a_nightly_model_is_published_if_it_is_better(
     outcome = dags.run_file("batch_inference", text)
     assert outcome.state == "success"
     assert "scored 30 rows, sum 130" in outcome.log
+
+
+@pytest.mark.slow
+def test_a_good_model_is_registered_by_another_python(
+    dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow's real registry has it, in an environment of its own; a poor model is not there."""
+    require_clients()
+    monkeypatch.setenv("MLFLOW_PYTHON", str(PYTHON))
+    monkeypatch.chdir(tmp_path)
+    text = (DAGS / "model_registry.py").read_text()
+    good = dags.run_file("model_registry", text, folder=str(tmp_path))
+    assert good.state == "success"
+    assert good.xcoms["register", "return_value"] == {"version": 1}
+    assert "INFO digits version 1 is the champion" in good.log
+    poor = dags.run_file("model_registry", text, folder=str(tmp_path), accuracy=0.5)
+    assert poor.state == "failed"
+    assert "ERROR accuracy 0.500 is below 0.900" in poor.log
+    assert poor.log.count("submitted local_cwd://") == 2  # to train, and to register once
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        versions = database.execute("select name, version, source from model_versions").fetchall()
+    database.close()
+    assert [(name, version) for name, version, _ in versions] == [("digits", 1)]
+    assert Path(versions[0][2]).read_text() == '{"weights": [0.5, 0.25]}'
