@@ -21,6 +21,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
     "component_usage",
     "cli_reference",
     "resource_table",
@@ -31,6 +32,7 @@ extensions = [
 default_role = "code"  # docstrings put names into single backticks
 exclude_patterns = ["_build"]
 html_theme = "furo"
+copybutton_prompt_text = "$ "
 html_title = f"torchx-core {release}"
 
 myst_enable_extensions = ["colon_fence", "fieldlist"]
