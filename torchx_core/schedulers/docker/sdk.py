@@ -25,7 +25,8 @@ from torchx_core.schedulers.docker.answers import Json
 from torchx_core.schedulers.docker.dial import SshTunnel, Tunnels, connect_tcp, connect_unix
 from torchx_core.schedulers.docker.endpoint import BY_DEFAULT, Endpoint
 
-if find_spec("docker") is None:  # said now, not at the first request: others bring what is imported above
+# Said now, not at the first request: others bring what is imported above. A folder is no such package.
+if (_found := find_spec("docker")) is None or _found.origin is None:
     raise ModuleNotFoundError("No module named 'docker'", name="docker")
 
 if TYPE_CHECKING:
