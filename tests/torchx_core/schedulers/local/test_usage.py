@@ -174,9 +174,12 @@ def test_a_replica_that_has_ended_has_no_live_figures(submit: Any, runner: Runne
 _FOLLOW = """
 import sys
 from torchx_core import get_runner
-with get_runner("s", state_dir=sys.argv[1]) as runner:
-    for batch in runner.follow(sys.argv[2], usage=bool(sys.argv[3])):
-        pass
+from torchx_core.schedulers import UsageSample
+state_dir, handle, usage = sys.argv[1:]
+with get_runner("s", state_dir=state_dir) as runner:
+    for batch in runner.follow(handle, usage=bool(usage)):
+        if not usage or any(isinstance(event, UsageSample) for event in batch.events):
+            runner.cancel(handle, grace_s=0)
 print("psutil" in sys.modules)
 """
 
@@ -184,6 +187,6 @@ print("psutil" in sys.modules)
 @pytest.mark.parametrize("usage", ["", "yes"])
 def test_only_who_asks_for_usage_pays_for_it(submit: Any, state_dir: Path, usage: str) -> None:
     """Whoever follows without it does not even load what it takes."""
-    handle = submit("sleep", "1")
+    handle = submit("sleep", "600")
     command = [sys.executable, "-c", _FOLLOW, str(state_dir), handle, usage]
     assert subprocess.check_output(command, text=True) == f"{bool(usage)}\n"
