@@ -59,9 +59,13 @@ if [ "$python" ] && [ "$TORCHELASTIC_ERROR_FILE" ]; then
     export TORCHX_FIRST_ERROR_FILE="$TORCHELASTIC_ERROR_FILE"
     export TORCHELASTIC_ERROR_FILE="${TORCHX_FIRST_ERROR_FILE%/*}/agent.${TORCHX_FIRST_ERROR_FILE##*/}"
 fi
-run="import os; exec(os.environ.pop('TORCHX_RANK_PROGRAM'))" found=
+run="import os; exec(os.environ.pop('TORCHX_RANK_PROGRAM'))" found= last=
 for word do
     shift
+    if [ "$found$last" = --nproc_per_node ] && [ "$python" ] && [ "$word" != 1 ]; then
+        export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+    fi
+    last=$word
     if [ "$found" ] || [ "$word" != -- ]; then set -- "$@" "$word"; continue; fi
     found=1
     [ "$python" ] && set -- "$@" --no-python ${PYTHON_EXEC:-$python} -u "-c$run"
@@ -75,6 +79,9 @@ exec torchrun "$@"
 The first ``--`` stands between torchrun's options and the program. The Python is the one that torchrun itself
 would start, which the first line of torchrun names; the second, where pip writes a shell's line there. Where
 neither does, torchrun is nobody's that we know, and starts the program itself.
+
+Where there are several ranks torchrun gives each one thread, unless the environment says how many, and warns
+of it in four lines. What it would do is done before.
 
 The ranks get the scheduler's error file, for the first of them that fails. What torchrun would copy there is
 the error of the lowest rank that failed within the same second, and, once it is told to end, only that.

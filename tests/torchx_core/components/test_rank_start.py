@@ -16,7 +16,8 @@ from torchx_core.specs import macros
 
 TELL = """\
 import json, os, sys
-seen = {name: os.environ.get(name) for name in ("TORCHELASTIC_ERROR_FILE", "TORCHX_FIRST_ERROR_FILE")}
+names = ("TORCHELASTIC_ERROR_FILE", "TORCHX_FIRST_ERROR_FILE", "OMP_NUM_THREADS")
+seen = {name: os.environ.get(name) for name in names}
 print(json.dumps([sys.argv[1:], seen]))
 """
 """Says how it was called."""
@@ -33,10 +34,10 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 
 
 def called(
-    shell: list[str], place: Path, nodes: str = "1", **env: str
+    shell: list[str], place: Path, nodes: str = "1", ranks: str = "2", **env: str
 ) -> tuple[list[str], dict[str, str | None]]:
     """Return the words that torchrun gets where that directory is all of PATH, and what it sees."""
-    role = dist.torchrun(*WORDS, script="train.py", j=f"{nodes}x2").roles[0]
+    role = dist.torchrun(*WORDS, script="train.py", j=f"{nodes}x{ranks}").roles[0]
     values = macros.Values(img_root="", app_id="app-1", replica_id="0", rank0_env="RANK0")
     run = subprocess.run(
         [*shell, *values.apply(role).args],
@@ -66,7 +67,27 @@ def test_ranks_start_by_torchrun_s_own_python(shell: list[str], nodes: str, tmp_
     assert seen == {
         "TORCHELASTIC_ERROR_FILE": "/d/agent.error.json",
         "TORCHX_FIRST_ERROR_FILE": "/d/error.json",
+        "OMP_NUM_THREADS": "1",
     }
+
+
+@pytest.mark.parametrize("nodes", ["1", "2"])
+@pytest.mark.parametrize(
+    ("ranks", "env", "threads"),
+    [
+        ("2", {}, "1"),
+        ("2", {"OMP_NUM_THREADS": "4"}, "4"),
+        ("1", {}, None),
+        ("1", {"OMP_NUM_THREADS": "4"}, "4"),
+    ],
+)
+def test_threads_of_a_rank_are_what_torchrun_would_choose(
+    shell: list[str], nodes: str, ranks: str, env: dict[str, str], threads: str | None, tmp_path: Path
+) -> None:
+    """One where there are several ranks, which torchrun says at length when nobody has said it before."""
+    install(tmp_path, f"#!{sys.executable}\n")
+    _, seen = called(shell, tmp_path, nodes, ranks, **env)
+    assert seen["OMP_NUM_THREADS"] == threads
 
 
 def test_a_path_that_is_too_long_for_a_first_line(shell: list[str], tmp_path: Path) -> None:
@@ -91,7 +112,11 @@ def test_a_torchrun_that_is_nobody_s_starts_the_program_itself(shell: list[str],
         file.write("END\n")
     words, seen = called(shell, tmp_path, TORCHELASTIC_ERROR_FILE="/d/error.json")
     assert words[-9:] == ["--role", "", "train.py", *WORDS]
-    assert seen == {"TORCHELASTIC_ERROR_FILE": "/d/error.json", "TORCHX_FIRST_ERROR_FILE": None}
+    assert seen == {
+        "TORCHELASTIC_ERROR_FILE": "/d/error.json",
+        "TORCHX_FIRST_ERROR_FILE": None,
+        "OMP_NUM_THREADS": None,
+    }
 
 
 def test_no_torchrun_is_told_as_a_shell_tells_it(shell: list[str], tmp_path: Path) -> None:
