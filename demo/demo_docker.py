@@ -22,9 +22,9 @@ from typing import Any, cast
 from torchx_core import get_runner
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers import ListAppResponse
-from torchx_core.schedulers.docker.build_context import archive
 from torchx_core.schedulers.docker.endpoint import find_endpoint
 from torchx_core.schedulers.docker.sdk import sdk_client
+from torchx_core.schedulers.workspaces.build_context import archive
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests" / "support"))  # the tests' engine serves here as well

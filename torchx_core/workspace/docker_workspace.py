@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import logging
-import tarfile
-import tempfile
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from torchx_core.errors import InvalidRunConfigException, SchedulerError
 from torchx_core.schedulers.workspaces import walk
+from torchx_core.schedulers.workspaces.build_context import COPY_ALL, archive, has_recipe
+from torchx_core.schedulers.workspaces.files import DOCKERFILE
 from torchx_core.specs import AppDef, CfgVal, Role, Workspace, runopts
 from torchx_core.workspace.api import WorkspaceMixin
 
 __all__ = ["TORCHX_DOCKERFILE", "DockerWorkspaceMixin"]
 
-TORCHX_DOCKERFILE: Final = "Dockerfile.torchx"
-_COPY_ALL = b"ARG IMAGE\nFROM $IMAGE\nCOPY . .\n"
+TORCHX_DOCKERFILE: Final = DOCKERFILE
 _LOCAL: Final = "sha256:"
 
 _log = logging.getLogger(__name__)
@@ -61,24 +59,23 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             InvalidAppError: The workspace does not exist, or cannot be read.
             SchedulerError: A step of the recipe failed.
         """
-        with tempfile.TemporaryFile() as context:
-            _pack(workspace, cast("io.BytesIO", context))
-            context.seek(0)
-            steps = self._docker_client.api.build(
-                fileobj=context,
-                custom_context=True,
-                dockerfile=TORCHX_DOCKERFILE,
-                buildargs={"IMAGE": role.image, "WORKSPACE": workspace},
-                rm=True,
-                decode=True,
-            )
-            image = error = ""
-            for step in steps:
-                line = str(step.get("stream", "")).strip()
-                if line and not cfg.get("quiet"):
-                    _log.info("%s", line)
-                image = step.get("aux", {}).get("ID", image)
-                error = error or str(step.get("error", ""))
+        entries = list(walk(Workspace({workspace: ""}), ".dockerignore"))
+        steps = self._docker_client.api.build(
+            fileobj=archive(entries, {} if has_recipe(entries) else {TORCHX_DOCKERFILE: COPY_ALL}),
+            custom_context=True,
+            dockerfile=TORCHX_DOCKERFILE,
+            buildargs={"IMAGE": role.image, "WORKSPACE": workspace},
+            rm=True,
+            forcerm=True,  # also after a step that failed
+            decode=True,
+        )
+        image = error = ""
+        for step in steps:
+            line = str(step.get("stream", "")).strip()
+            if line and not cfg.get("quiet"):
+                _log.info("%s", line)
+            image = step.get("aux", {}).get("ID", image)
+            error = error or str(step.get("error", ""))
         if error or not image:
             what = f"cannot build the workspace of role {role.name!r} on image {role.image}"
             raise SchedulerError(f"{what}: {error or 'the engine named no image'}")
@@ -115,14 +112,3 @@ class DockerWorkspaceMixin(WorkspaceMixin[dict[str, tuple[str, str]]]):
             for step in self._docker_client.images.push(repo, tag=tag, stream=True, decode=True):
                 if "error" in step:
                     raise SchedulerError(f"cannot push image {repo}:{tag}: {step['error']}")
-
-
-def _pack(workspace: str, context: io.BytesIO) -> None:
-    entries = list(walk(Workspace({workspace: ""}), ".dockerignore"))
-    with tarfile.open(fileobj=context, mode="w") as tar:
-        for path, source in entries:
-            tar.add(source, path, recursive=False)
-        if all(path != TORCHX_DOCKERFILE for path, _ in entries):
-            recipe = tarfile.TarInfo(TORCHX_DOCKERFILE)
-            recipe.size = len(_COPY_ALL)
-            tar.addfile(recipe, io.BytesIO(_COPY_ALL))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -133,7 +134,7 @@ class _Engine:
         self.api = self.images = self
 
     def build(self, *, fileobj: Any, **options: Any) -> Iterator[dict[str, Any]]:
-        with tarfile.open(fileobj=fileobj) as tar:
+        with tarfile.open(fileobj=io.BytesIO(b"".join(fileobj))) as tar:
             self.names = tar.getnames()
         self.options = options
         return iter(self.steps)

@@ -18,21 +18,20 @@ from typing import Final, cast
 
 from torchx_core.errors import InvalidRunConfigException, SchedulerError
 from torchx_core.schedulers.docker.answers import Json, Refused
-from torchx_core.schedulers.docker.build_context import archive
 from torchx_core.schedulers.docker.client import Engine
 from torchx_core.schedulers.workspaces import Entry, digest, walk
+from torchx_core.schedulers.workspaces.build_context import COPY_ALL, archive, has_recipe
+from torchx_core.schedulers.workspaces.files import DOCKERFILE
 from torchx_core.specs import CfgVal, Role, Workspace
 
 __all__ = ["build_workspace", "is_local_layer", "prune_workspaces", "workspace_image"]
 
-DOCKERFILE = "Dockerfile.torchx"
 IGNORE_FILE = ".dockerignore"
 LABEL = "torchx-core.workspace"
 """Label of every layer; the value is its digest."""
 LABEL_BASE = "torchx-core.workspace-base"
 """Label: the id of the image beneath, when it was on the engine."""
 
-_COPY_ALL = "ARG IMAGE\nFROM $IMAGE\nCOPY . .\n"
 _LOCAL_REPO = "torchx-workspace"
 _REPO = re.compile(r"[a-z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -121,7 +120,7 @@ def _name(entries: list[Entry], role: Role, cfg: Mapping[str, CfgVal]) -> str:
     if not _REPO.fullmatch(repo):
         problem = f"image_repo must be a repository without a tag, like example.com/team/app: {repo!r}"
         raise InvalidRunConfigException(problem, "image_repo", cfg)
-    return f"{repo}:{digest(entries, role.image, _COPY_ALL)}"
+    return f"{repo}:{digest(entries, role.image, COPY_ALL)}"
 
 
 def _base(engine: Engine, image: str, policy: str, *, needed: bool) -> str | None:
@@ -164,9 +163,9 @@ def _check_unchanged(engine: Engine, role: Role, cfg: Mapping[str, CfgVal], name
 
 def _recipe(entries: list[Entry], role: Role) -> tuple[dict[str, str], dict[str, str]]:
     """Return the files that we add to the archive, which stay out of the image, and the build's arguments."""
-    if any(path == DOCKERFILE for path, _ in entries):
+    if has_recipe(entries):
         return {IGNORE_FILE: f"{IGNORE_FILE}\n"}, {"IMAGE": role.image, "WORKSPACE": str(role.workspace)}
-    return {IGNORE_FILE: f"{IGNORE_FILE}\n{DOCKERFILE}\n", DOCKERFILE: _COPY_ALL}, {"IMAGE": role.image}
+    return {IGNORE_FILE: f"{IGNORE_FILE}\n{DOCKERFILE}\n", DOCKERFILE: COPY_ALL}, {"IMAGE": role.image}
 
 
 def _finish(steps: Iterable[Json], failure: str, *, quiet: bool = True) -> None:

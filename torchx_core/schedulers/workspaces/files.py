@@ -14,16 +14,27 @@ from torchx_core.errors import InvalidAppError
 from torchx_core.specs import Workspace
 from torchx_core.specs.workspace import place_below
 
-__all__ = ["IGNORE_FILE", "Entry", "copy_entries", "digest", "merged", "reading", "walk", "walk_directory"]
+__all__ = [
+    "DOCKERFILE",
+    "IGNORE_FILE",
+    "Entry",
+    "copy_entries",
+    "digest",
+    "merged",
+    "reading",
+    "walk",
+    "walk_directory",
+]
 
 Entry: TypeAlias = tuple[str, str]
 """A path below the image's working directory, and what of this host belongs there: a directory (without what
 is in it), a regular file or a symbolic link, as ``lstat`` sees it."""
 IGNORE_FILE = ".torchxignore"
+DOCKERFILE = "Dockerfile.torchx"
+"""How an image is built, where a scheduler wants to know; never left out."""
 
 _LEFT_OUT = frozenset({".git", "__pycache__"})  # they change although the program does not
 _CHUNK = 1 << 30
-_ALWAYS_IN = "Dockerfile.torchx"  # the recipe of the image, where a scheduler wants one
 
 
 def walk(workspace: Workspace, ignore_file: str = IGNORE_FILE, *, own: str = "") -> Iterator[Entry]:
@@ -179,7 +190,7 @@ def patterns_below(path: str, patterns: Sequence[str]) -> Sequence[str] | None:
         path: Relative to the project.
         patterns: Those that count for the path itself.
     """
-    if path == _ALWAYS_IN:
+    if path == DOCKERFILE:
         return patterns
     left_out, last = os.path.basename(path) in _LEFT_OUT, -1
     for i, pattern in enumerate(patterns):

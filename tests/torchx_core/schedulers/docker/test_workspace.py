@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Protocol, cast
 
 import pytest
@@ -30,7 +31,8 @@ from torchx_core.schedulers.docker.workspace import (
     prune_workspaces,
     workspace_image,
 )
-from torchx_core.specs import Role, Workspace
+from torchx_core.specs import CfgVal, Role, Workspace
+from torchx_core.workspace.docker_workspace import DockerWorkspaceMixin
 
 
 class Calls(Protocol):
@@ -406,3 +408,19 @@ def test_a_login_that_is_refused(hub: Registry, engine: DockerEngine, project: P
     builder.close()
     assert PASSWORD not in str(caught.value)
     assert hub.manifests == {}
+
+
+def test_torchx_s_mixin_builds_on_an_engine(calls: Calls, project: Path) -> None:
+    """The files are in the image that the role has then; a build that fails leaves no container."""
+    role, quiet = role_of(), cast("dict[str, CfgVal]", {"quiet": True})
+    (project / ".dockerignore").write_text("package\n")
+    mixin = DockerWorkspaceMixin(docker_client=SimpleNamespace(api=calls))
+    mixin.build_workspace_and_update_role(role, str(project), quiet)
+    plain = contents(calls, role.image)
+    assert role.image.startswith("sha256:")
+    assert {"train.py", ".dockerignore"} <= {name.rpartition("/")[2] for name in plain}
+    assert not any(name.endswith("run.sh") for name in plain)
+    calls.remove_image(role.image, force=True)
+    recipe(project, "RUN false")
+    with pytest.raises(SchedulerError, match="cannot build the workspace of role 'trainer' on image"):
+        mixin.build_workspace_and_update_role(role_of(), str(project), quiet)

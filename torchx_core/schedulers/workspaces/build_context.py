@@ -1,4 +1,4 @@
-"""What a workspace's image is built from, as the tar archive that the engine reads."""
+"""What a container engine builds a workspace's image from: a recipe, and a tar archive of the files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchx_core.errors import InvalidAppError
-from torchx_core.schedulers.workspaces import Entry
+from torchx_core.schedulers.workspaces.files import DOCKERFILE, Entry
 
-__all__ = ["archive"]
+__all__ = ["COPY_ALL", "archive", "has_recipe"]
+
+COPY_ALL = "ARG IMAGE\nFROM $IMAGE\nCOPY . .\n"
+"""The recipe of a workspace that has none."""
 
 _PIECE = 1 << 18
 _BLOCK = tarfile.BLOCKSIZE
+
+
+def has_recipe(entries: Iterable[Entry]) -> bool:
+    """Return whether the workspace says itself how its image is built."""
+    return any(path == DOCKERFILE for path, _ in entries)
 
 
 def archive(entries: Iterable[Entry], texts: dict[str, str]) -> Iterator[bytes]:

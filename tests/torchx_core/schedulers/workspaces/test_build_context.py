@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from torchx_core.errors import InvalidAppError
-from torchx_core.schedulers.docker.build_context import archive
 from torchx_core.schedulers.workspaces import walk_directory
+from torchx_core.schedulers.workspaces.build_context import archive
 
 
 def unpack(pieces: Iterator[bytes]) -> dict[str, tarfile.TarInfo]:
