@@ -43,7 +43,7 @@ def test_every_module_has_its_table() -> None:
 
 
 def test_what_is_not_here_has_a_reason() -> None:
-    """Or what to do instead."""
+    """A name of TorchX that is not here says why, or what to do instead."""
     assert [row.name for row in NAMES.values() if row.here is None and not row.difference] == []
 
 

@@ -39,7 +39,7 @@ def test_a_help_text_has_no_markup(cli: Cli, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["status", "log", "top", "exec", "cancel"])
 def test_a_help_text_says_how_an_app_is_named(cli: Cli, name: str) -> None:
-    """And does not where none is."""
+    """A command that takes an app says how to name one; a command that takes none does not."""
     assert "APP is a handle, an app's id" in cli(name, "--help").out
     assert "APP is" not in cli("list", "--help").out
 

@@ -117,7 +117,7 @@ def test_who_leaves_leaves_nothing_behind(number: signal.Signals, work: Path) ->
 
 
 def test_a_shell_opens_in_the_first_replica_that_runs() -> None:
-    """And says where one is; leaving it leaves the app running."""
+    """The shell says which replica that is; leaving it leaves the app running."""
     _submit("[ $0 = 0 ] && exit 0; echo up; exec sleep 600", "${replica_id}", num_replicas=2)
     with get_runner() as runner:
         wait_until(lambda: (s := runner.status(HANDLE)) and s.roles[0].replicas[0].ended_at, 240)
@@ -209,7 +209,7 @@ def test_stacks_of_every_process_and_thread(cli: Cli) -> None:
 def test_without_py_spy_the_error_says_how_to_install_it(
     cli: Cli, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither in the replica's PATH nor beside this program."""
+    """py-spy is found neither in the replica's PATH nor beside this program: the error says so."""
     bare = work / "bare" / "python"
     bare.parent.mkdir()
     bare.symlink_to(Path(sys.executable).resolve())
