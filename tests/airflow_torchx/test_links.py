@@ -15,7 +15,7 @@ from queueing import queueing
 from airflow_torchx import _engine, _engine_triggers, _links
 from airflow_torchx._attachment import Attachment
 from airflow_torchx._engine import Context
-from airflow_torchx._links import Links, Lookout
+from airflow_torchx._links import LinkRefresh, Links
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx.links.torchx import HasLinks
 from airflow_torchx.operators import torchx
@@ -78,15 +78,15 @@ def _starts(replica: int = 0) -> ReplicaChanged:
 def test_what_is_known_is_not_looked_at_again() -> None:
     """A scheduler is asked where a replica starts that has had no host, and no more after that."""
     app = AppDef("a", [Role("r", image="", port_map={"tensorboard": 6006})])
-    lookout = Lookout(awaited=True)
-    due = [lookout.is_due]
-    lookout.looked(app, _status(""))
+    refresh = LinkRefresh(awaited=True)
+    due = [refresh.is_due]
+    refresh.looked(app, _status(""))
     for event in (_starts(replica=1), _starts()):
-        lookout.heed([event])
-        due.append(lookout.is_due)
-    lookout.looked(app, _status("node7"))
-    lookout.heed([_starts()])
-    assert [*due, lookout.is_due] == [True, False, True, False]
+        refresh.heed([event])
+        due.append(refresh.is_due)
+    refresh.looked(app, _status("node7"))
+    refresh.heed([_starts()])
+    assert [*due, refresh.is_due] == [True, False, True, False]
 
 
 def test_a_link_that_cannot_be_written_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from torchx_core.supervisor.reading import DamagedFile
 from torchx_core.supervisor.records import read_json, replace_whole
 from torchx_core.supervisor.shape import is_text, is_time, is_whole
 
-__all__ = ["EndedApps", "Look", "look_at", "read_rows"]
+__all__ = ["DirectoryVersion", "EndedApps", "directory_version", "read_rows"]
 
 FILE: Final = ".ended.json"
 _VERSION: Final = 1
@@ -24,7 +24,7 @@ _SHARE: Final = 500
 """Of more than `FEWEST` times this many apps, one in this many."""
 
 
-class Look(NamedTuple):
+class DirectoryVersion(NamedTuple):
     """Which directory it was that lay in an app's place, and when a name in it last changed."""
 
     inode: int
@@ -39,13 +39,13 @@ class _Row(NamedTuple):
     submitted_at: float
 
 
-def look_at(directory: str) -> Look | None:
+def directory_version(directory: str) -> DirectoryVersion | None:
     """Return what tells the app's directory from one that takes its place; None where nobody can tell."""
     try:
         found = os.stat(directory)
     except OSError:
         return None
-    return Look(found.st_ino, found.st_mtime_ns)
+    return DirectoryVersion(found.st_ino, found.st_mtime_ns)
 
 
 @final
@@ -61,18 +61,18 @@ class EndedApps:
         self._known = _read(os.path.join(session_dir, FILE))
         self._new: dict[str, _Row] = {}
 
-    def find(self, name: str, look: Look | None) -> ListAppResponse | None:
+    def find(self, name: str, version: DirectoryVersion | None) -> ListAppResponse | None:
         """Return what is known of the app in the directory of that name, if it has ended."""
         row = self._known.get(name)
-        if row is None or row[:2] != look:
+        if row is None or row[:2] != version:
             return None
         state = AppState(row.state)
         return ListAppResponse(name_of(name), state, name=row.name, submitted_at=row.submitted_at)
 
-    def note(self, name: str, look: Look | None, found: ListAppResponse) -> None:
-        """Remember what was found after the look, if the app has ended."""
-        if look and is_terminal(found.state) and found.submitted_at is not None:
-            self._new[name] = _Row(*look, found.state.value, found.name, found.submitted_at)
+    def note(self, name: str, version: DirectoryVersion | None, found: ListAppResponse) -> None:
+        """Remember what was found in that version of the directory, if the app has ended."""
+        if version and is_terminal(found.state) and found.submitted_at is not None:
+            self._new[name] = _Row(*version, found.state.value, found.name, found.submitted_at)
 
     def save(self, present: Container[str], count: int) -> None:
         """Write the file anew, where that pays; not where this user may not, or on a full disk.

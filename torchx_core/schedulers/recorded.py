@@ -20,7 +20,7 @@ from torchx_core.errors import (
     TorchXError,
     UnknownAppException,
 )
-from torchx_core.schedulers.ended import EndedApps, look_at
+from torchx_core.schedulers.ended import EndedApps, directory_version
 from torchx_core.schedulers.locks import locked_session
 from torchx_core.schedulers.ownership import owner_of, set_owner
 from torchx_core.schedulers.paths import check_owner, check_readable, file_name, name_of, state_root
@@ -125,8 +125,8 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
     def _row(self, name: str, ended: EndedApps) -> ListAppResponse | None:
         app_id, directory = name_of(name), os.path.join(self._session_dir, name)
-        look = look_at(directory)
-        if known := ended.find(name, look):
+        version = directory_version(directory)
+        if known := ended.find(name, version):
             return known
         try:
             record = self._read(directory)
@@ -138,7 +138,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         except (StoredStateError, SchedulerError) as err:
             return ListAppResponse(app_id=app_id, state=AppState.UNKNOWN, error=str(err))
         row = ListAppResponse(app_id=app_id, state=state, name=record.name, submitted_at=record.created_at)
-        ended.note(name, look, row)
+        ended.note(name, version, row)
         return row
 
     def delete(self, app_id: str, *, force: bool = False) -> None:

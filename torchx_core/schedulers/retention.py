@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast
 
 from torchx_core.errors import InvalidConfigError
 from torchx_core.quantities import parse_duration, parse_size
-from torchx_core.schedulers.ended import Look, look_at, read_rows
+from torchx_core.schedulers.ended import DirectoryVersion, directory_version, read_rows
 from torchx_core.schedulers.removing import tree_size
 from torchx_core.supervisor.reading import DamagedFile
 from torchx_core.supervisor.records import FINAL, replace_whole
@@ -119,7 +119,9 @@ def overdue(session_dir: str, keep: Retention) -> list[str]:
     apps, is_all = _scan(session_dir, _read(path), measure=keep.max_bytes < inf)
     with suppress(OSError, DamagedFile):
         sizes = {
-            app.name: _Size(*look, app.size_bytes) for app, look in apps if app.has_ended and app.size_bytes
+            app.name: _Size(*version, app.size_bytes)
+            for app, version in apps
+            if app.has_ended and app.size_bytes
         }
         replace_whole(session_dir, FILE, {"version": _VERSION, "sizes": sizes})
         if not is_all:
@@ -130,27 +132,27 @@ def overdue(session_dir: str, keep: Retention) -> list[str]:
 
 def _scan(
     session_dir: str, known: dict[str, _Size], *, measure: bool
-) -> tuple[list[tuple[Kept, Look]], bool]:
+) -> tuple[list[tuple[Kept, DirectoryVersion]], bool]:
     """Return the session's apps, and whether time was enough to look at each of them."""
-    apps: list[tuple[Kept, Look]] = []
+    apps: list[tuple[Kept, DirectoryVersion]] = []
     until, is_all = time.monotonic() + _BUDGET_S, True
     for name in os.listdir(session_dir):
         directory = os.path.join(session_dir, name)
-        look = None if name.startswith(".") else look_at(directory)
-        if look is None:
+        version = None if name.startswith(".") else directory_version(directory)
+        if version is None:
             continue
         has_ended = os.path.lexists(os.path.join(directory, FINAL))
         row = known.get(name)
         if not measure:
             size = 0
-        elif row is not None and row[:2] == look:
+        elif row is not None and row[:2] == version:
             size = row.size_bytes
         elif time.monotonic() < until:
             size = tree_size(directory)
         else:
             is_all = False
             continue
-        apps.append((Kept(name, has_ended, look.changed_ns / 1e9, size), look))
+        apps.append((Kept(name, has_ended, version.changed_ns / 1e9, size), version))
     return apps, is_all
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_torchx._attachment import Attachment
     from airflow_torchx._protocols import TaskLog
 
-__all__ = ["LinkingLog", "Links", "Lookout"]
+__all__ = ["LinkRefresh", "LinkingLog", "Links"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ LOOK_AGAIN_S = 10.0
 
 
 @final
-class Lookout:
+class LinkRefresh:
     """Knows when it is time to look where an app's services are."""
 
     def __init__(self, *, awaited: bool) -> None:
@@ -75,12 +75,12 @@ class Links:
         self._operator = operator
         self._context = context
         self._attachment: Attachment | None = None
-        self._lookout = Lookout(awaited=False)
+        self._refresh = LinkRefresh(awaited=False)
 
     @property
     def awaited(self) -> bool:
         """Whether a link is missing that there will be."""
-        return self._lookout.awaited
+        return self._refresh.awaited
 
     def show(self, attachment: Attachment) -> None:
         """Make the links to this app work; and hide its own secrets, which may be those of an older DAG."""
@@ -94,17 +94,17 @@ class Links:
                 _engine.push_link(self._context, key, url)
         except (SchedulerError, AirflowUnavailableError) as err:
             logger.warning("no links to %s just now: %s", attachment.handle, err)
-            self._lookout.failed()
+            self._refresh.failed()
         else:
-            self._lookout.looked(app, status)
+            self._refresh.looked(app, status)
 
     def heed(self, event: AppEvent) -> None:
         """Learn what has happened to the app."""
-        self._lookout.heed([event])
+        self._refresh.heed([event])
 
     def tick(self) -> None:
         """Show the links that are missing, if it may be known by now where they lead."""
-        if self._attachment is not None and self._lookout.is_due:
+        if self._attachment is not None and self._refresh.is_due:
             self.show(self._attachment)
 
 

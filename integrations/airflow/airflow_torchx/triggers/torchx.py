@@ -15,7 +15,7 @@ from typing_extensions import override
 from airflow_torchx import _engine, _engine_triggers
 from airflow_torchx._deferral import CURSOR_KEY, Deferral, Fired, cursor_noted, make_note
 from airflow_torchx._engine_triggers import BaseTrigger, TaskSuccessEvent, TriggerEvent
-from airflow_torchx._links import Lookout
+from airflow_torchx._links import LinkRefresh
 from airflow_torchx._log import AppLog
 from airflow_torchx._options import hide_option_secrets
 from airflow_torchx._outcome import status_xcoms
@@ -114,7 +114,7 @@ class TorchXTrigger(BaseTrigger):
                 _engine_triggers.hide_secrets,
                 cursor,
                 _engine_triggers.unread_log,
-                heed=partial(self._show_links, runner, Lookout(awaited=self._deferral.links_awaited)),
+                heed=partial(self._show_links, runner, LinkRefresh(awaited=self._deferral.links_awaited)),
             )
             over = await watch.until_over()
             log.flush()
@@ -194,10 +194,10 @@ class TorchXTrigger(BaseTrigger):
         hide_option_secrets(self._hook.target)
         return self._hook.get_conn()
 
-    async def _show_links(self, runner: Runner, lookout: Lookout, events: Sequence[AppEvent]) -> None:
+    async def _show_links(self, runner: Runner, refresh: LinkRefresh, events: Sequence[AppEvent]) -> None:
         """Make the links work that the worker could not: replicas had no host when the task deferred."""
-        lookout.heed(events)
-        if not lookout.is_due:
+        refresh.heed(events)
+        if not refresh.is_due:
             return
         handle = self._deferral.handle
         try:
@@ -209,9 +209,9 @@ class TorchXTrigger(BaseTrigger):
                 await _engine_triggers.save_note(self, key, url)
         except (SchedulerError, AirflowUnavailableError, OSError) as err:
             logger.warning("no links to %s just now: %s", handle, err)
-            lookout.failed()
+            refresh.failed()
         else:
-            lookout.looked(app, status)
+            refresh.looked(app, status)
 
     def _event(self, runner: Runner, fired: Fired, *, drained: bool) -> TriggerEvent:
         """End the task from here where nothing is left to do for a worker; otherwise have it resumed."""

@@ -17,7 +17,7 @@ from torchx_core.schedulers.slurm.node.memory import oom_kills
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
 from torchx_core.schedulers.slurm.node.signals import CHUNK, SHORTLY_S, TICK_S, Signals
-from torchx_core.schedulers.slurm.node.usage import UsageDesk
+from torchx_core.schedulers.slurm.node.usage import UsageReporter
 
 DRAIN_S = 2.0
 """How long output is waited for after everything was killed: somebody else may hold the pipe."""
@@ -98,13 +98,13 @@ class Program:
         if self.process is None:
             return self._close(self.failed_with)
         look_at = 0.0
-        desk = UsageDesk(self.replica.directory, self.folder, self.process.pid)
+        reporter = UsageReporter(self.replica.directory, self.folder, self.process.pid)
         while not self._has_ended(self.process.pid):
             now = time.monotonic()
             if now >= look_at or self.signals.seen:
                 look_at = now + TICK_S
                 self._watch()
-                desk.look()
+                reporter.look()
             if self.kill_at is not None and now >= self.kill_at:
                 self._signal(signal.SIGKILL)
                 self.kill_at = None

@@ -29,7 +29,7 @@ class Process(NamedTuple):
     memory_bytes: int
 
 
-class UsageDesk:
+class UsageReporter:
     """Answers, as often as somebody asks; while nobody does, it costs a look for a file."""
 
     def __init__(self, directory: str, folder: str, pid: int) -> None:

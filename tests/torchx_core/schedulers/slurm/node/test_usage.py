@@ -9,7 +9,7 @@ from typing import Any
 
 from slurm_nodes import PATIENCE_S, Nodes
 
-from torchx_core.schedulers.slurm.node.usage import ANSWER, ASKED, UsageDesk, usage_of
+from torchx_core.schedulers.slurm.node.usage import ANSWER, ASKED, UsageReporter, usage_of
 from torchx_core.testing import wait_until
 
 MB = 1 << 20
@@ -66,5 +66,5 @@ def test_where_no_answer_can_be_written_there_is_none(tmp_path: Path) -> None:
     """A full disk, say, stops nobody and is left as it is."""
     (tmp_path / ANSWER).mkdir()
     (tmp_path / ASKED).write_text("1")
-    UsageDesk(str(tmp_path), str(tmp_path), os.getpid()).look()
+    UsageReporter(str(tmp_path), str(tmp_path), os.getpid()).look()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([ANSWER, ASKED])
