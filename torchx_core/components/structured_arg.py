@@ -98,4 +98,5 @@ def program_of(script: str | None, m: str | None) -> str:
         return PurePath(script).stem
     if m and not script:
         return m.rpartition(".")[2]
-    raise InvalidInputError(f"give either --script or -m: script={script!r}, m={m!r}")
+    wrong = "Both main module and script set" if script else "No main module or script specified"
+    raise InvalidInputError(f"{wrong}; give either --script or -m: script={script!r}, m={m!r}")

@@ -77,7 +77,7 @@ class Scheduler(ABC, Generic[T]):
         if build is not None:
             build(app.roles, self.run_opts().resolve(cfg))
         elif workspace:
-            raise ValueError(f"{self.backend} cannot build a workspace; submit the app with a runner")
+            raise ValueError(f"`{self.backend}` does not support workspaces: {str(workspace)!r}")
         return self.schedule(self.submit_dryrun(app, cfg))
 
     def submit_dryrun(self, app: AppDef, cfg: Mapping[str, CfgVal]) -> AppDryRunInfo[Any]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, overload
 
 from torchx_core.errors import InvalidAppTypeError
-from torchx_core.specs.checks import show
 from torchx_core.specs.resource import Resource
 
 __all__ = ["CapabilityKey"]
@@ -63,6 +62,7 @@ class CapabilityKey(Generic[V]):
         value = resource.capabilities[self.key]
         if not isinstance(value, self.type) or (isinstance(value, bool) and self.type is int):
             raise InvalidAppTypeError(
-                f"resource.capabilities[{self.key!r}]", f"must be {self.type.__name__}: {show(value)}"
+                f"resource.capabilities[{self.key!r}]",
+                f"expected `{self.type.__name__}`, got `{type(value).__name__}`: {value!r}",
             )
         return value

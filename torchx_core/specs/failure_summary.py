@@ -40,7 +40,7 @@ def failure_summary(status: AppStatus) -> str:
 def _of_the_app(status: AppStatus) -> list[str]:
     error = parse_structured_error(status.structured_error_msg)
     when = f" (at {error.time})" if error and error.time else ""
-    lines = [f"app is {status.state}, not SUCCEEDED{when}"]
+    lines = [f"job did not succeed: app is {status.state}{when}"]
     lines += [_indented("error: ", _cut(error.text))] if error else []
     lines += [_indented("message: ", message) for message in _said(status.msg)]
     return lines + [f"  {stop}" for stop in stops(status)]

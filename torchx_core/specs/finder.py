@@ -12,6 +12,7 @@ from torchx_core.errors import ComponentNotFoundException, ComponentValidationEx
 __all__ = [
     "ComponentNotFoundException",
     "ComponentValidationException",
+    "CustomComponentsFinder",
     "FoundComponent",
     "get_builtin_source",
     "get_component",
@@ -36,6 +37,23 @@ class FoundComponent:
     fn_name: str
     fn: Callable[..., object]
     validation_errors: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class CustomComponentsFinder:
+    """Finds the component that is one function of a file.
+
+    Attributes:
+        filepath: The file, absolute or below the working directory.
+        function_name: The function's name.
+    """
+
+    filepath: str
+    function_name: str
+
+    def find(self, group: str | None = None) -> list[FoundComponent]:  # noqa: ARG002  (TorchX's parameter)
+        """Return the component, in a list; finds, and raises, as `find_component` does."""
+        return [get_component(f"{self.filepath}:{self.function_name}")]
 
 
 def get_component(name: str) -> FoundComponent:

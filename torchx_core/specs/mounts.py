@@ -128,7 +128,7 @@ def _group(opts: Sequence[str]) -> list[_Group]:
         if key == "type":
             groups.append((position, _type(position, opt, value), {}))
         elif not groups:
-            raise _invalid(position, opt, "a mount starts with type=bind, type=volume or type=device")
+            raise _invalid(position, opt, "type must be specified first: bind, volume or device")
         else:
             _put(groups[-1], position, opt, key, value)
     return groups
@@ -137,7 +137,9 @@ def _group(opts: Sequence[str]) -> list[_Group]:
 def _key(position: int, opt: str, name: str) -> str:
     if name not in _CANONICAL:
         hint = did_you_mean(name, _CANONICAL.values(), _CANONICAL)
-        raise _invalid(position, opt, f"unknown option {name!r}; known: {', '.join(_CANONICAL)}{hint}")
+        raise _invalid(
+            position, opt, f"unknown mount option {name}, must be one of {', '.join(_CANONICAL)}{hint}"
+        )
     return _CANONICAL[name]
 
 
@@ -145,7 +147,9 @@ def _type(position: int, opt: str, value: str) -> MountType:
     known = [t.value for t in MountType]
     if value not in known:
         hint = did_you_mean(value, known)
-        raise _invalid(position, opt, f"unknown mount type {value!r}; known: {', '.join(known)}{hint}")
+        raise _invalid(
+            position, opt, f"invalid mount type {value!r}, must be one of {', '.join(known)}{hint}"
+        )
     return MountType(value)
 
 

@@ -39,10 +39,10 @@ def test_what_is_not_there_is_the_default() -> None:
         (
             BANDWIDTH,
             "400",
-            r"resource.capabilities\['aws.network_.*'\]: must be int: '400' \(str\)",
+            r"resource.capabilities\['aws.network_.*'\]: expected `int`, got `str`: '400'",
         ),
-        (BANDWIDTH, True, r"must be int: True \(bool\)"),
-        (EFA, 1, r"must be bool: 1 \(int\)"),
+        (BANDWIDTH, True, r"expected `int`, got `bool`: True"),
+        (EFA, 1, r"expected `bool`, got `int`: 1"),
     ],
 )
 def test_a_value_of_another_type_is_refused(key: CapabilityKey[object], value: object, message: str) -> None:

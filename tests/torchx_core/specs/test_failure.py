@@ -243,7 +243,7 @@ def test_where_everybody_was_at_the_deadline() -> None:
     late = replace(failed(replica(0, STOPPED)), state=STOPPED, msg="deadline passed: it ran for 20 s")
     late.last_lines = lambda _: LastLines(stacks, stacks)
     assert late.failure_summary().split("\n") == [
-        "app is CANCELLED, not SUCCEEDED",
+        "job did not succeed: app is CANCELLED",
         "  message: deadline passed: it ran for 20 s",
         "  local rank 0 of train/0 was at a.py:3, in f",
     ]

@@ -128,12 +128,15 @@ def test_values_may_hold_equal_signs() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["src=/a"], r"mounts\[0\]: 'src=/a': a mount starts with type=bind"),
-        (["type=bnd"], r"mounts\[0\]: 'type=bnd': unknown mount type 'bnd'; .*did you mean 'bind'\?"),
-        (["type"], "unknown mount type ''; known: bind, volume, device"),
-        (["type=bind", "srce=/a"], r"mounts\[1\]: 'srce=/a': unknown option .*did you mean 'src'\?"),
-        (["type=bind", "Source=/a"], r"mounts\[1\]: 'Source=/a': unknown option .*did you mean 'src'\?"),
-        (["type=bind", ""], r"mounts\[1\]: '': unknown option ''"),
+        (["src=/a"], r"mounts\[0\]: 'src=/a': type must be specified first: bind"),
+        (["type=bnd"], r"mounts\[0\]: 'type=bnd': invalid mount type 'bnd', .*did you mean 'bind'\?"),
+        (["type"], "invalid mount type '', must be one of bind, volume, device"),
+        (["type=bind", "srce=/a"], r"mounts\[1\]: 'srce=/a': unknown mount option .*did you mean 'src'\?"),
+        (
+            ["type=bind", "Source=/a"],
+            r"mounts\[1\]: 'Source=/a': unknown mount option .*did you mean 'src'\?",
+        ),
+        (["type=bind", ""], r"mounts\[1\]: '': unknown mount option , must be one of type"),
         (
             ["type=bind", "perm=r"],
             r"mounts\[1\]: 'perm=r': not an option of a bind mount; allowed: src, dst, read",

@@ -150,7 +150,7 @@ def test_raise_for_status_carries_the_status() -> None:
         status.raise_for_status()
     error = pickle.loads(pickle.dumps(caught.value))
     assert error.status == status
-    assert str(error) == "app is CANCELLED, not SUCCEEDED\n  message: cancelled by user action"
+    assert str(error) == "job did not succeed: app is CANCELLED\n  message: cancelled by user action"
 
 
 def test_json_has_the_keys_of_torchx() -> None:

@@ -100,7 +100,7 @@ def test_summary_without_a_failed_replica() -> None:
     """The app's own error and message are all there is."""
     status = AppStatus(AppState.FAILED, msg="image not found", structured_error_msg=ERROR)
     assert status.failure_summary() == (
-        "app is FAILED, not SUCCEEDED (at 1970-01-01T00:00:00Z)\n"
+        "job did not succeed: app is FAILED (at 1970-01-01T00:00:00Z)\n"
         "  error: OOM\n"
         "         at line 3\n"
         "  message: image not found"
@@ -119,7 +119,7 @@ def test_same_message_is_told_once() -> None:
 
 def test_running_app_is_no_success() -> None:
     """The summary of an app that is not over says so."""
-    assert AppStatus(AppState.RUNNING).failure_summary() == "app is RUNNING, not SUCCEEDED"
+    assert AppStatus(AppState.RUNNING).failure_summary() == "job did not succeed: app is RUNNING"
 
 
 def test_host_is_left_out_when_unknown() -> None:

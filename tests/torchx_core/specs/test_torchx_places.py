@@ -13,7 +13,12 @@ from torchx_core.errors import ComponentArgumentError, ComponentNotFoundExceptio
 from torchx_core.specs import TORCHX_HOME, AppDef, GiB, Role, cases, materialize_appdef
 from torchx_core.specs.builders import component_args_from_str, parse_args
 from torchx_core.specs.file_linter import get_fn_docstring, validate
-from torchx_core.specs.finder import get_builtin_source, get_component, get_components
+from torchx_core.specs.finder import (
+    CustomComponentsFinder,
+    get_builtin_source,
+    get_component,
+    get_components,
+)
 
 THEIRS: Any = import_module("torchx.specs.api")
 NOT_OURS = {
@@ -152,6 +157,7 @@ def test_a_class_component_can_be_materialized(tmp_path: Path) -> None:
     file.write_text(CLASS_FILE)
     found = get_component(f"{file}:Make")
     assert found.fn_name == "Make"
+    assert [same.name for same in CustomComponentsFinder(str(file), "Make").find()] == [found.name]
     assert materialize_appdef(found.fn, ["--word", "a", "--n", "2"]).roles[0].args == ["a", "a"]
 
 
