@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
@@ -9,7 +10,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from torchx_core import compat
-from torchx_core.errors import BackendAbsentError, SchedulerError, UnknownSchedulerException
+from torchx_core.errors import (
+    BackendAbsentError,
+    InvalidInputError,
+    SchedulerError,
+    UnknownSchedulerException,
+)
 from torchx_core.schedulers import Scheduler, SchedulerFactory
 
 if TYPE_CHECKING:
@@ -25,6 +31,12 @@ _BUILT_IN = {
     "local_docker": "torchx_core.schedulers.docker:create_scheduler",
     "slurm": "torchx_core.schedulers.slurm:create_scheduler",
 }
+_AT_A_PLACE = {
+    "local_cwd": "torchx_core.schedulers.local.remote:RemoteLocalScheduler",
+    "local_dir": "torchx_core.schedulers.local.remote:RemoteLocalScheduler",
+    "slurm": "torchx_core.schedulers.slurm.remote.scheduler:RemoteSlurmScheduler",
+}
+"""What asks a scheduler on another host, for names such as ``local_cwd@gpu-box``."""
 _EXTRAS = {"local_docker": "docker"}
 """What pip installs the packages by that a built-in scheduler cannot be loaded without."""
 
@@ -34,12 +46,15 @@ class _Factories(Mapping[str, SchedulerFactory]):
 
     Modules below ``torchx_plugins`` come last: their names are in their code, which a list does not run.
 
-    Each name that begins with ``torchx:`` leads to the bridge, which alone can say whether TorchX has it.
+    Each name that begins with ``torchx:`` leads to the bridge, which alone can say whether TorchX has it. One
+    with a place, as in ``local_cwd@gpu-box``, leads to that scheduler on another host.
     """
 
     def __getitem__(self, name: str) -> SchedulerFactory:
         if name.startswith(compat.PREFIX):
             return _bridge(name)
+        if "@" in name:
+            return _placed(name)
         if name in _BUILT_IN or name in self._plugged_in:
             return _lazy(name, _BUILT_IN.get(name) or self._plugged_in[name])
         return self._decorated[name]
@@ -92,6 +107,26 @@ def scheduler_factories() -> Mapping[str, SchedulerFactory]:
 def _lazy(name: str, target: str) -> SchedulerFactory:
     def create(session_name: str, **params: object) -> object:
         return _load(name, target)(session_name, **params)
+
+    return create
+
+
+def _placed(name: str) -> SchedulerFactory:
+    base, _, place_name = name.partition("@")
+    if base not in _AT_A_PLACE:
+        raise InvalidInputError(
+            f"scheduler {base!r} cannot be asked for at a place: {name!r}; {', '.join(_AT_A_PLACE)} can, and"
+            " local_docker reaches another host by docker_host=ssh://…"
+        )
+
+    def create(
+        session_name: str, *, places: Mapping[str, str] | str | None = None, **_others: object
+    ) -> Scheduler[Any]:
+        from torchx_core.schedulers.remote.places import find_place  # here: few go elsewhere
+
+        place = find_place(place_name, places, os.environ)
+        make = _load(name, _AT_A_PLACE[base])
+        return cast("Scheduler[Any]", make(name, session_name, place.host, state_dir=place.state_dir))
 
     return create
 

@@ -17,7 +17,7 @@ PRODUCT = [
 RUNS_CODE = {
     "torchx_core/components/programs/rank.py",  # the user's own program, in a rank of torchrun's
     "torchx_core/functions/replica.py",  # the user's own function, in the replica
-    "torchx_core/schedulers/slurm/remote/bundle.py",  # this library, sent to a login node over ssh
+    "torchx_core/schedulers/remote/bundle.py",  # this library, sent to another host over ssh
 }
 PICKLES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 

@@ -10,10 +10,11 @@ from typing import ClassVar, cast
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers import Capabilities, Scheduler
-from torchx_core.schedulers.slurm.remote.agent import Agent
-from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel
-from torchx_core.schedulers.slurm.remote.handler import Handler
-from torchx_core.schedulers.slurm.remote.login_node import LoginNode
+from torchx_core.schedulers.remote.agent import Agent
+from torchx_core.schedulers.remote.agent_client import AgentClient, Channel
+from torchx_core.schedulers.remote.handler import Handler
+from torchx_core.schedulers.remote.host import RemoteHost
+from torchx_core.schedulers.slurm.remote.login_node import login_node
 from torchx_core.schedulers.slurm.remote.scheduler import RemoteSlurmScheduler
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.specs import AppDryRunInfo
@@ -43,9 +44,9 @@ class NearNode:
         """How many of the next connections end right after the agent's greeting."""
         self._channels: list[_NearChannel] = []
 
-    async def dial(self, node: LoginNode, agent_client: AgentClient) -> Channel:
+    async def dial(self, host: RemoteHost, agent_client: AgentClient) -> Channel:
         """Start an agent."""
-        del node
+        del host
         self.dials += 1
         if self.trouble is not None:
             raise self.trouble
@@ -63,11 +64,13 @@ class NearNode:
 
     def scheduler(self, session: str, **_params: object) -> Scheduler[SlurmRequest]:
         """Return a client: a factory as `Runner` takes it."""
-        return RemoteFake("slurm", session, LoginNode(host="near"), dial=self.dial)
+        return RemoteFake("slurm", session, login_node("near"), dial=self.dial)
 
     def handler(self) -> Handler:
         """Return what an agent is asked."""
-        return Handler(lambda session, _root: cast("Scheduler[SlurmRequest]", _FakeSlurm(self.host, session)))
+        return Handler(
+            lambda _backend, session, _root: cast("Scheduler[object]", _FakeSlurm(self.host, session))
+        )
 
     def cut(self) -> None:
         """Break every connection; to be called from another thread than theirs."""

@@ -6,9 +6,9 @@ import asyncio
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
-from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel
-from torchx_core.schedulers.slurm.remote.bundle import bundle, command_line
-from torchx_core.schedulers.slurm.remote.login_node import LoginNode
+from torchx_core.schedulers.remote.agent_client import AgentClient, Channel
+from torchx_core.schedulers.remote.bundle import bundle, command_line
+from torchx_core.schedulers.remote.host import RemoteHost
 
 __all__ = ["PipeDial"]
 
@@ -19,9 +19,9 @@ class PipeDial:
     def __init__(self) -> None:
         self.agents: list[Process] = []
 
-    async def __call__(self, node: LoginNode, agent_client: AgentClient) -> Channel:
+    async def __call__(self, host: RemoteHost, agent_client: AgentClient) -> Channel:
         agent = await asyncio.create_subprocess_shell(
-            command_line(node), stdin=PIPE, stdout=PIPE, stderr=PIPE
+            command_line(host), stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
         self.agents.append(agent)
         channel = _PipeChannel(agent, agent_client)

@@ -7,16 +7,17 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 import psutil
+import pytest
 
 from torchx_core.testing import wait_until
 
-__all__ = ["SshServer", "why_no_ssh_server"]
+__all__ = ["SshServer", "serving_ssh", "why_no_ssh_server"]
 
 
 def why_no_ssh_server(*tools: str) -> str | None:
@@ -25,6 +26,22 @@ def why_no_ssh_server(*tools: str) -> str | None:
     if not _sshd():
         missing.append("sshd")
     return f"not installed: {', '.join(missing)}" if missing else None
+
+
+@contextmanager
+def serving_ssh(
+    environment: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Generator[SshServer]:
+    """A server that the user's configuration knows as `login`; its users' home is empty at first."""
+    if (reason := why_no_ssh_server()) is not None:
+        pytest.skip(reason)
+    folder, home = tmp_path / "sshd", tmp_path / "home"
+    folder.mkdir()
+    home.mkdir()
+    with SshServer(folder, {**environment, "HOME": str(home)}) as server:
+        monkeypatch.setenv("PATH", str(server.clients), prepend=os.pathsep)
+        server.client_configuration.write_text(server.configuration("login"))
+        yield server
 
 
 class SshServer:

@@ -79,7 +79,7 @@ class Config:
         return _strongest(list(self._cfg_layers(scheduler, opts)))
 
     def _cfg_layers(self, scheduler: str, opts: runopts) -> Iterator[Mapping[str, CfgSetting]]:
-        variable = variable_of(scheduler)
+        variable = variable_of(scheduler.partition("@")[0])  # one for all places
         yield read_variable(variable, self.environment.get(variable, ""), opts)
         names = sections_of(scheduler, scheduler_factories())
         for section in (file.sections.get(name) for file in self.files for name in names):

@@ -63,7 +63,7 @@ def check_section(section: Section, schedulers: Iterable[str]) -> None:
         return
     if form in _OPTIONS:
         _check_options(section, _OPTIONS[form])
-    elif form not in _FORMS and form.removeprefix(PREFIX) not in TORCHX_SCHEDULERS:
+    elif form not in _FORMS and form.removeprefix(PREFIX).partition("@")[0] not in TORCHX_SCHEDULERS:
         _check_scheduler(section, list(schedulers))
 
 
@@ -71,12 +71,15 @@ def sections_of(scheduler: str, schedulers: Container[str]) -> list[str]:
     """Return the sections with options of a scheduler, the strongest first.
 
     Those of ``torchx:kubernetes`` may stand in ``[kubernetes]``, where TorchX has them, unless this package
-    has a scheduler of that name.
+    has a scheduler of that name. Those of ``local_cwd@gpu-box`` may stand in ``[local_cwd]``.
 
     Args:
         scheduler: Its name.
         schedulers: The known ones.
     """
+    name, at, _ = scheduler.partition("@")
+    if at:
+        return [scheduler, name]
     name = scheduler.removeprefix(PREFIX)
     return [scheduler] if name == scheduler or name in schedulers else [scheduler, name]
 

@@ -12,7 +12,7 @@ __all__ = ["AppHandle", "ParsedAppHandle", "make_app_handle", "parse_app_handle"
 AppHandle: TypeAlias = str
 """Names one app everywhere: ``scheduler://session/app_id``."""
 
-_SCHEDULER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]*")
+_SCHEDULER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@-]*")
 
 
 class ParsedAppHandle(NamedTuple):
@@ -60,7 +60,7 @@ def make_app_handle(scheduler_backend: str, session_name: str, app_id: str) -> A
 
 def _check(parts: ParsedAppHandle, handle: str) -> None:
     if not _SCHEDULER.fullmatch(parts.scheduler_backend):
-        allowed = "letters, digits and _.:+- are allowed"
+        allowed = "letters, digits and _.:+@- are allowed"
         raise MalformedAppHandleException(handle, f"scheduler {parts.scheduler_backend!r}: {allowed}")
     for name, part in (("session", parts.session_name), ("app id", parts.app_id)):
         problem = _problem(part)

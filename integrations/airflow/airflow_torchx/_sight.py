@@ -45,7 +45,8 @@ def may_be_elsewhere(record: Record) -> bool:
     if record.host == this_host() or record.ended not in {"", AppState.SUCCEEDED.name}:
         return False
     scheduler = parse_app_handle(record.handle).scheduler_backend
-    return record.submitted or (scheduler.startswith("local_") and record.host != "")
+    on_a_host = scheduler.startswith("local_") and "@" not in scheduler
+    return record.submitted or (on_a_host and record.host != "")
 
 
 def why_gone(record: Record) -> str:

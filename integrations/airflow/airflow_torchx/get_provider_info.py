@@ -9,6 +9,7 @@ FORM_FIELDS = {
     "session": ("Session", "Apps of one session are listed together."),
     "cfg": ("Options", "Options of the scheduler, as grace_s=5,log_dir=/logs."),
     "docker_host": ("Docker host", "The engine, for example ssh://me@gpu-box."),
+    "places": ("Places", "Other hosts, as gpu-box=ssh://me@10.0.0.5 for local_cwd@gpu-box."),
     "slurm_ssh": ("Slurm login node", "For hosts outside the cluster, for example me@login.example.org."),
     "slurm_ssh_python": ("Python there", "3.11 or newer; python3 if empty."),
     "state_dir": ("State directory", "Where local apps, and those of Slurm, are recorded."),

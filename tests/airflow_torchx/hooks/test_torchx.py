@@ -88,7 +88,13 @@ def test_a_wrong_connection_is_refused(extra: dict[str, object], message: str) -
 
 def test_what_reaches_the_backend() -> None:
     """The Docker engine, the login node of a cluster and the place of the records."""
-    params = {"docker_host": "ssh://a", "slurm_ssh": "b", "slurm_ssh_python": "python3.12", "state_dir": "/s"}
+    params = {
+        "docker_host": "ssh://a",
+        "places": "c=ssh://d",
+        "slurm_ssh": "b",
+        "slurm_ssh_python": "python3.12",
+        "state_dir": "/s",
+    }
     assert read_connection("gpus", {"scheduler": "slurm", **params}).params == params
 
 

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import Final
 
 from torchx_core.errors import ReplicaNotRunningError, SchedulerError
-from torchx_core.schedulers.attached import run_attached
 from torchx_core.schedulers.local.record import AppRecord, boot_id
 from torchx_core.schedulers.local.view import replica_state
 from torchx_core.supervisor import machine
 from torchx_core.supervisor.limits import entrance, groups_of
 from torchx_core.supervisor.tree import session_of
 
-__all__ = ["run_inside"]
+__all__ = ["step_inside"]
 
-_ENTER = """
-while [ "$1" != -- ]; do
-  echo $$ >"$1" || exit 126
-  shift
-done
-shift
-exec "$@"
+# Becomes the command, with the environment of the replica's program. It joins the control groups of that,
+# as only a process itself can.
+_ENTER: Final = r"""
+import os, sys
+pid, cwd, *rest = sys.argv[1:]
+groups, argv = rest[:rest.index("--")], rest[rest.index("--") + 1:]
+try:
+    with open("/proc/%s/environ" % pid, "rb") as file:
+        env = dict(item.split(b"=", 1) for item in file.read().split(b"\0") if b"=" in item)
+    for group in groups:
+        with open(group, "w") as file:
+            file.write(str(os.getpid()))
+    os.chdir(cwd)
+except OSError as err:
+    sys.exit("torchx: cannot go inside: %s" % err)
+if sys.stdin.isatty() and "TERM" in os.environ:
+    env[b"TERM"] = os.environb[b"TERM"]
+try:
+    os.execvpe(argv[0], argv, env)
+except OSError as err:
+    sys.stderr.write("torchx: cannot run %s: %s\n" % (argv[0], err.strerror))
+    sys.exit(127 if isinstance(err, FileNotFoundError) else 126)
 """
-"""Joins control groups, as only a process itself can before its program is there."""
 
 
-def run_inside(
+def step_inside(
     record: AppRecord, state: machine.State, index: int, argv: Sequence[str], app_handle: str
-) -> int:
-    """Run the command on this process's standard streams and return its exit code.
+) -> list[str]:
+    """Return the command line of a program that becomes the command, on this host.
 
     Args:
         record: The app.
@@ -39,27 +54,24 @@ def run_inside(
 
     Raises:
         ReplicaNotRunningError: It has ended, or has not started.
-        SchedulerError: Its processes are not to be seen from here, or the command cannot be started.
+        SchedulerError: Its processes are not to be seen from here, or are another user's.
     """
-    import psutil  # here: only who goes inside needs it
-
     replica = state.replicas[index]
     if replica.phase != machine.UP:
-        raise ReplicaNotRunningError(
-            app_handle, replica.role, replica.replica_id, replica_state(replica).name
-        )
+        found = replica_state(replica).name
+        raise ReplicaNotRunningError(app_handle, replica.role, replica.replica_id, found)
     if record.boot_id != boot_id() or session_of(replica.pid) != replica.pid:
         raise SchedulerError(
             f"the processes of {app_handle} are not to be seen from here: it runs on another host, or in"
             " another container; run the command there"
         )
     try:
-        env = psutil.Process(replica.pid).environ()
-    except psutil.NoSuchProcess:
+        with open(f"/proc/{replica.pid}/environ", "rb") as file:
+            file.read(1)
+    except PermissionError as err:
+        raise SchedulerError(f"cannot go inside {app_handle}: its processes are another user's") from err
+    except OSError:
         raise ReplicaNotRunningError(app_handle, replica.role, replica.replica_id, "ending") from None
-    except psutil.AccessDenied as err:
-        problem = f"cannot go inside {app_handle}: its processes are another user's"
-        raise SchedulerError(problem) from err
     groups = [entrance(directory) for directory in groups_of(replica.pid, record.incarnation)]
-    words = ["/bin/sh", "-c", _ENTER, "torchx", *groups, "--", *argv]
-    return run_attached(words, env=env, cwd=record.plan.replicas[index].cwd)
+    cwd = record.plan.replicas[index].cwd
+    return [sys.executable, "-I", "-S", "-c", _ENTER, str(replica.pid), cwd, *groups, "--", *argv]

@@ -179,6 +179,7 @@ def _spawn(app_dir: str, held: list[int]) -> None:
             app_dir, f"no Python to run the supervisor with; sys.executable is {sys.executable!r}"
         )
     package_root = os.path.dirname(os.path.dirname(os.path.abspath(torchx_core.__file__)))
+    held = [*held, *_in_memory(package_root)]
     # Its submitter may be part of an app, whose mark it must not bear: it would be taken for what that left.
     env = {name: value for name, value in os.environ.items() if name != APP_MARKER}
     env["PATH"] = submitters_path()
@@ -208,6 +209,16 @@ def _spawn(app_dir: str, held: list[int]) -> None:
         raise
     except OSError as err:
         raise _cannot_start(app_dir, str(err)) from err
+
+
+def _in_memory(package_root: str) -> list[int]:
+    """Return the descriptor through which our code is read, if that lies in memory; else nothing.
+
+    So it is where somebody on another host has sent it here (`torchx_core.schedulers.remote`). A supervisor
+    inherits it under the same number, and so has the same code, at the same path, for as long as it lives.
+    """
+    number = package_root.removeprefix("/proc/self/fd/")
+    return [int(number)] if number != package_root and number.isdigit() else []
 
 
 def _cannot_start(app_dir: str, why: str) -> SubmitFailedError:

@@ -23,6 +23,7 @@ from torchx_core.schedulers import (
     FollowOptions,
     UsageSample,
 )
+from torchx_core.schedulers.attached import run_attached
 from torchx_core.schedulers.difference import comparable_request, request_differences
 from torchx_core.schedulers.last_lines import read_last_lines
 from torchx_core.schedulers.local import launch, view
@@ -198,14 +199,31 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         with record.naming_damage():
             return usage_now(record, record.replay.state(), time.time())
 
-    def exec(self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool) -> int:  # noqa: ARG002  # ours is the command's
+    def exec(self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool) -> int:
         """Start the command as the supervisor starts a replica; it does not end with it."""
+        return run_attached(self.step_inside(app_id, role_name, k, argv, terminal=terminal))
+
+    def step_inside(
+        self,
+        app_id: str,
+        role_name: str,
+        k: int,
+        argv: Sequence[str],
+        *,
+        terminal: bool,  # noqa: ARG002  # the command has that of whoever starts it
+    ) -> builtins.list[str]:
+        """Return the command line that does what `exec` does, on this host.
+
+        Raises:
+            ReplicaNotRunningError: The replica has ended, or has not begun.
+            SchedulerError: Its processes are not to be seen from here, or are another user's.
+        """
         record = self._record(app_id)
-        from torchx_core.schedulers.local.inside import run_inside  # here: nobody else needs it
+        from torchx_core.schedulers.local.inside import step_inside  # here: nobody else needs it
 
         names = [(replica.role, replica.replica_id) for replica in record.plan.replicas]
         state = reconcile(record)
-        return run_inside(record, state, names.index((role_name, k)), argv, self._handle(app_id))
+        return step_inside(record, state, names.index((role_name, k)), argv, self._handle(app_id))
 
     def describe_native(self, app_id: str) -> dict[str, object] | None:
         """Return what the supervisor was told to run, with secrets masked."""

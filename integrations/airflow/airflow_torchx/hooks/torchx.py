@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONNECTION_FIELDS", "TorchXHook", "read_connection"]
 
-SCHEDULER_PARAMS = ("docker_host", "slurm_ssh", "slurm_ssh_python", "state_dir")
+SCHEDULER_PARAMS = ("docker_host", "places", "slurm_ssh", "slurm_ssh_python", "state_dir")
 CONNECTION_FIELDS = ("scheduler", "session", "cfg", *SCHEDULER_PARAMS)
 """What a connection of type ``torchx`` may hold, in its extra."""
 
@@ -30,6 +30,7 @@ class TorchXHook(BaseHook):
 
     The connection's extra may hold ``scheduler``, ``session`` and ``cfg``, which an operator uses where it
     does not say otherwise, and what reaches the backend: ``docker_host`` (where the Docker engine is),
+    ``places`` (other hosts, as words ``gpu-box=ssh://me@10.0.0.5`` for ``local_cwd@gpu-box``),
     ``slurm_ssh`` and ``slurm_ssh_python`` (a login node of the cluster, and a Python there) and ``state_dir``
     (where apps are recorded).
 

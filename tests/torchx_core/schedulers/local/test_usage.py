@@ -180,7 +180,7 @@ with get_runner("s", state_dir=state_dir) as runner:
     for batch in runner.follow(handle, usage=bool(usage)):
         if not usage or any(isinstance(event, UsageSample) for event in batch.events):
             runner.cancel(handle, grace_s=0)
-print("psutil" in sys.modules)
+print("torchx_core.schedulers.local.usage" in sys.modules)
 """
 
 

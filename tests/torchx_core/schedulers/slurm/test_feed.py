@@ -11,16 +11,15 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from torchx_core.schedulers import Batch, ReplicaChanged
+from torchx_core.schedulers import Batch, ReplicaChanged, Scheduler
 from torchx_core.schedulers.feed import drive
+from torchx_core.schedulers.remote.handler import Handler
+from torchx_core.schedulers.remote.wire import dump
 from torchx_core.schedulers.responses import FollowOptions, Stream
 from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import AppRecord
-from torchx_core.schedulers.slurm.remote.handler import Handler
-from torchx_core.schedulers.slurm.remote.wire import dump
-from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
 from torchx_core.specs import AppState
 from torchx_core.supervisor.records import Json
 
@@ -89,8 +88,15 @@ def test_over_ssh_too_a_follower_gets_past_what_it_leaves_out(
     """It is the follower that knows the place: each answer has to bring it further."""
     write(tmp_path / "log" / "0", 0, "first", *["warning"] * 200, "last")
     options = FollowOptions(streams=Stream.STDOUT, batch_bytes=64)
-    handler = Handler(lambda _session, _root: cast("SlurmScheduler", _Opener(follow)))
-    question: Json = {"session": "s", "state_dir": "/s", "app_id": "a", "feed": "f", "cursor": None}
+    handler = Handler(lambda _, _session, _root: cast("Scheduler[object]", _Opener(follow)))
+    question: Json = {
+        "backend": "slurm",
+        "session": "s",
+        "state_dir": "/s",
+        "app_id": "a",
+        "feed": "f",
+        "cursor": None,
+    }
     question |= {"patience_s": 0.0, "options": dump(options)}
     texts: list[str] = []
     for _ in range(400):
@@ -111,3 +117,6 @@ class _Opener(NamedTuple):
     def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> SlurmFeed:  # noqa: ARG002
         """Open one."""
         return self.open_feed(cursor, options)
+
+    def close(self) -> None:
+        """Have nothing to release."""

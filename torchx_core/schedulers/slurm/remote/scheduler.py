@@ -3,80 +3,25 @@
 from __future__ import annotations
 
 import builtins
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
-from torchx_core.errors import SchedulerError, SubmitFailedError, SubmitOutcomeUnknownError
-from torchx_core.schedulers.attached import run_attached
-from torchx_core.schedulers.events import UsageSample
-from torchx_core.schedulers.option_values import check_grace
-from torchx_core.schedulers.responses import (
-    CancelOutcome,
-    Capabilities,
-    DescribeAppResponse,
-    Finding,
-    FollowOptions,
-    ListAppResponse,
-    Verdict,
-)
-from torchx_core.schedulers.scheduler import Scheduler
+from torchx_core.schedulers.remote.scheduler import RemoteScheduler
+from torchx_core.schedulers.responses import Capabilities, Finding, Verdict
 from torchx_core.schedulers.slurm.options import slurm_run_opts
-from torchx_core.schedulers.slurm.remote.agent_client import Dial
-from torchx_core.schedulers.slurm.remote.feed import RemoteFeed
-from torchx_core.schedulers.slurm.remote.lines import Share
-from torchx_core.schedulers.slurm.remote.login_node import LoginNode
-from torchx_core.schedulers.slurm.remote.question import LineError
 from torchx_core.schedulers.slurm.remote.requests import render_there
-from torchx_core.schedulers.slurm.remote.ssh import dial as dial_ssh
-from torchx_core.schedulers.slurm.remote.wire import dump
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
-from torchx_core.schedulers.ssh import ssh_command
-from torchx_core.specs import AppDef, AppDryRunInfo, AppStatus, CfgVal, LastLines, ReplicaStatus, runopts
-from torchx_core.supervisor.records import Json
+from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts
 
 __all__ = ["RemoteSlurmScheduler"]
 
-_CONNECT_S = 15.0
 
-
-class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
-    """Promises what `SlurmScheduler` promises, over one connection per login node and process.
-
-    A method that waits for an answer raises a retryable SchedulerError while the login node is away.
-    """
+class RemoteSlurmScheduler(RemoteScheduler[SlurmRequest]):
+    """Promises what `SlurmScheduler` promises; a dry run connects to nothing."""
 
     capabilities: ClassVar[Capabilities] = SlurmScheduler.capabilities
-
-    def __init__(
-        self,
-        backend: str,
-        session_name: str,
-        node: LoginNode,
-        *,
-        state_dir: str | None = None,
-        dial: Dial = dial_ssh,
-    ) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            backend: The name under which it is registered.
-            session_name: Apps of one session are listed together.
-            node: Where the cluster is reached.
-            state_dir: Where records lie there, relative to the home directory; None for what counts there:
-                ``TORCHX_STATE_DIR``, or the XDG state directory.
-            dial: How the login node is reached.
-        """
-        super().__init__(backend, session_name)
-        self._node = node
-        self._state_dir = state_dir
-        self._share = Share(node, dial)
-
-    def close(self) -> None:
-        """Hang up, unless others of this process still need the connection."""
-        self._share.release()
 
     def run_opts(self) -> runopts:
         """Return the options."""
@@ -88,116 +33,19 @@ class RemoteSlurmScheduler(Scheduler[SlurmRequest]):
         request = render_there(app, cfg, app_id=app_id, session=self.session_name, state_dir=self._state_dir)
         return AppDryRunInfo(request, str)
 
-    def schedule(self, dryrun_info: AppDryRunInfo[SlurmRequest]) -> str:
-        """Have the agent create the app and its job, or attach to the one that an equal request created."""
-        request = dryrun_info.request
-        try:
-            return str(self._call("schedule", request=request))
-        except LineError as err:
-            if err.asked:
-                raise SubmitOutcomeUnknownError(request.app_id, str(err)) from err
-            message = f"cannot submit app {request.app_id!r}: {err}"
-            raise SubmitFailedError(message, retryable=err.retryable) from err
+    def _submit(self, request: SlurmRequest) -> str:
+        return str(self._call("schedule", request=request))
 
-    def describe(self, app_id: str) -> DescribeAppResponse | None:
-        """Return what is known of the app."""
-        return cast("DescribeAppResponse | None", self._call("describe", app_id=app_id))
-
-    def status(self, app_id: str) -> AppStatus | None:
-        """Return how the app stands."""
-        return cast("AppStatus | None", self._call("status", app_id=app_id))
-
-    def describe_native(self, app_id: str) -> object | None:
-        """Return what Slurm says of the app's job."""
-        return self._call("describe_native", app_id=app_id)
-
-    def usage(self, app_id: str) -> Sequence[UsageSample]:
-        """Have the agent ask Slurm."""
-        return cast("list[UsageSample]", self._call("usage", app_id=app_id))
-
-    def exec(self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool) -> int:
-        """Have the agent say what to run, and run it there over a connection of its own."""
-        words = {"app_id": app_id, "role_name": role_name, "k": k, "argv": [*argv], "terminal": terminal}
-        step = cast("builtins.list[str]", self._call("step_inside", **words))
-        node, command = self._node, f"exec {shlex.join(step)}"
-        ssh = ssh_command(
-            node.host, command, user=node.user, port=node.port, timeout_s=_CONNECT_S, terminal=terminal
-        )
-        return run_attached(ssh, needs_reader=True)
-
-    def list(self) -> list[ListAppResponse]:
-        """Return the apps of the session, oldest first."""
-        return cast("list[ListAppResponse]", self._call("list"))
-
-    def sessions(self) -> builtins.list[str]:
-        """Return the sessions that have records at the login node."""
-        return cast("builtins.list[str]", self._call("sessions"))
-
-    def cancel(
-        self, app_id: str, *, grace_s: float | None = None, reason: str = "", if_owner: str | None = None
-    ) -> CancelOutcome:
-        """Have the agent write the request and wake the tasks.
-
-        Raises:
-            InvalidInputError: The grace period is no length of time.
-        """
-        check_grace(grace_s)
-        outcome = self._call("cancel", app_id=app_id, grace_s=grace_s, reason=reason, if_owner=if_owner)
-        return cast("CancelOutcome", outcome)
-
-    def delete(self, app_id: str, *, force: bool = False) -> None:
-        """Remove the record and the logs of a terminal app, or of a damaged one."""
-        self._call("delete", app_id=app_id, force=force)
-
-    def size_bytes(self, app_id: str) -> int:
-        """Return the size of the app's record and logs."""
-        return cast("int", self._call("size_bytes", app_id=app_id))
-
-    def prune(
-        self, *, max_age_s: float | None = None, max_count: int | None = None, max_bytes: int | None = None
-    ) -> builtins.list[str]:
-        """Delete terminal apps until what is left is within every bound; one question for all of them."""
-        told = self._call("prune", max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
-        return cast("list[str]", told)
+    def _id_of(self, request: SlurmRequest) -> str:
+        return request.app_id
 
     def diagnose(self) -> builtins.list[Finding]:
         """Look at the way to the login node, then at the cluster from there."""
-        try:
-            found = cast("list[Finding]", self._call("diagnose"))
-        except SchedulerError as err:
-            return [Finding(subject="login node", verdict=Verdict.PROBLEM, text=str(err))]
-        reached = Finding(subject="login node", verdict=Verdict.OK, text=f"{self._node} answers")
-        return [reached, *map(self._minded, found)]
+        return [self._minded(finding) for finding in super().diagnose()]
 
     def _minded(self, finding: Finding) -> Finding:
         """Return the finding: whoever names a login node minds when there is no Slurm."""
         if finding.verdict is not Verdict.ABSENT:
             return finding
-        advice = f"`ssh {self._node.host} sbatch --version` must work"
+        advice = f"`ssh {self._host.name} sbatch --version` must work"
         return replace(finding, verdict=Verdict.PROBLEM, advice=advice)
-
-    def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> RemoteFeed:
-        """Open the app's event stream."""
-        question = {**self._question("open"), "app_id": app_id, "options": dump(options)}
-        opened = cast("tuple[str, bool]", self._share().call({**question, "cursor": cursor}))
-        return RemoteFeed(self._share.again(), question, opened)
-
-    def last_lines(self, app_id: str, replica: ReplicaStatus) -> LastLines:
-        """Have the agent read the ends of the attempt's log files."""
-        which = ReplicaStatus(replica.id, replica.state, replica.role, "", attempt=replica.attempt)
-        told = cast("tuple[list[str], list[str]]", self._call("last_lines", app_id=app_id, replica=which))
-        return LastLines(*told)
-
-    def owner(self, app_id: str) -> str | None:
-        """Return the owner's token."""
-        return cast("str | None", self._call("owner", app_id=app_id))
-
-    def take_over(self, app_id: str, token: str, *, expected: str | None = None, force: bool = False) -> bool:
-        """Change the owner by compare-and-set."""
-        return bool(self._call("take_over", app_id=app_id, token=token, expected=expected, force=force))
-
-    def _call(self, verb: str, **words: object) -> object:
-        return self._share().call({**self._question(verb), "words": dump(words)})
-
-    def _question(self, verb: str) -> Json:
-        return {"verb": verb, "session": self.session_name, "state_dir": self._state_dir}

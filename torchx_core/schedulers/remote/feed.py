@@ -1,4 +1,4 @@
-"""Follows one app through a login node: asks for the next batch, again and again."""
+"""Follows one app on another host: asks for the next batch, again and again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import cast
 
 from torchx_core.schedulers.events import Batch
 from torchx_core.schedulers.feed import EventFeed
-from torchx_core.schedulers.slurm.remote.lines import Share
-from torchx_core.schedulers.slurm.remote.question import Answer
+from torchx_core.schedulers.remote.lines import Share
+from torchx_core.schedulers.remote.question import Answer
 from torchx_core.supervisor.records import Json
 
 __all__ = ["RemoteFeed"]
@@ -28,7 +28,7 @@ class RemoteFeed(EventFeed):
         """Hold nothing yet: a stream may never be read, and then nobody closes it.
 
         Args:
-            share: The way to the login node; the feed's own.
+            share: The way to the host; the feed's own.
             question: Which app, and what of it.
             opened: Where the stream begins, and whether it has ended there, as the agent says.
         """
@@ -78,7 +78,7 @@ class RemoteFeed(EventFeed):
         return self._share().ask(question, patient=True)
 
     def wait(self, timeout_s: float | None) -> None:
-        """Block until the answer is there; while the login node is away that may be long."""
+        """Block until the answer is there; while the host is away that may be long."""
         if self._answer is not None:
             self._answer.wait(timeout_s)
 

@@ -39,8 +39,8 @@ from torchx_core.schedulers import (
     Stream,
     Verdict,
 )
+from torchx_core.schedulers.remote.wire import dump, dump_error, load, load_error
 from torchx_core.schedulers.slurm.commands import CommandFailed, NoAnswer
-from torchx_core.schedulers.slurm.remote.wire import dump, dump_error, load, load_error
 from torchx_core.specs import AppDef, AppState, AppStatus, ReplicaStatus, Role, RoleStatus
 from torchx_core.supervisor.records import Json
 
@@ -114,7 +114,7 @@ def test_what_nobody_raised_on_purpose() -> None:
     """Arrives as an error of the scheduler's that names it."""
     arrived = load_error(_sent(dump_error(PermissionError(13, "Permission denied", "/x"))))
     assert type(arrived) is SchedulerError
-    assert str(arrived) == "on the login node: PermissionError: [Errno 13] Permission denied: '/x'"
+    assert str(arrived) == "on the other host: PermissionError: [Errno 13] Permission denied: '/x'"
 
 
 def test_only_our_own_errors_are_built() -> None:

@@ -1,6 +1,6 @@
-"""What is sent to a login node so that the agent runs there: one line of Python, then this library, packed.
+"""What is sent to a host so that the agent runs there: one line of Python, then this library, packed.
 
-The login node keeps it in memory: nothing is installed there, nothing is left behind, and both sides always
+That host keeps it in memory: nothing is installed there, nothing is left behind, and both sides always
 have the same version. All that is asked of it is a Python, which says first which one it is.
 """
 
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 
 import torchx_core
-from torchx_core.schedulers.slurm.remote.login_node import LoginNode
+from torchx_core.schedulers.remote.host import RemoteHost
 
 __all__ = ["bundle", "command_line"]
 
 _MODULES: Final = ("__init__.py", "errors.py", "quantities.py", "settings.py", "terminal.py")
 _PACKAGES: Final = ("schedulers", "specs", "supervisor")
-_LEFT_OUT: Final = ("schedulers/docker", "schedulers/local")
+_LEFT_OUT: Final = ("schedulers/docker",)
 
 # Any Python there is can read this: it tells its version before it meets what it cannot.
 _BOOT: Final = """\
@@ -34,17 +34,17 @@ core = os.memfd_create("torchx-core")
 with open(core, "wb", closefd=False) as file:
     file.write(base64.b64decode(sys.stdin.readline()))
 sys.path.insert(0, "/proc/self/fd/%d" % core)
-from torchx_core.schedulers.slurm.remote.agent import main
+from torchx_core.schedulers.remote.agent import main
 main()
 """
 
 
-def command_line(node: LoginNode) -> str:
-    """Return what the login node's shell runs, whichever shell it is: it reads `bundle`.
+def command_line(host: RemoteHost) -> str:
+    """Return what the other host's shell runs, whichever shell it is: it reads `bundle`.
 
     The Python looks at no directory and no variable that could change what it imports.
     """
-    return f"exec {node.python_word} -I -S -c 'import sys;exec(eval(sys.stdin.readline()))'"
+    return f"exec {host.python_word} -I -S -c 'import sys;exec(eval(sys.stdin.readline()))'"
 
 
 @cache

@@ -15,8 +15,10 @@ from torchx_core import AppDef, Role
 from torchx_core.errors import AppIdConflictError, SchedulerError, SubmitFailedError, UnknownAppException
 from torchx_core.runner import Runner
 from torchx_core.schedulers import FollowOptions, Scheduler
-from torchx_core.schedulers.slurm.remote import agent_client
-from torchx_core.schedulers.slurm.remote.login_node import LoginNode
+from torchx_core.schedulers.local import LocalScheduler
+from torchx_core.schedulers.remote import agent_client
+from torchx_core.schedulers.remote.scheduler import RemoteScheduler
+from torchx_core.schedulers.slurm.remote.login_node import login_node
 from torchx_core.schedulers.slurm.remote.scheduler import RemoteSlurmScheduler
 from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
 from torchx_core.testing import wait_until
@@ -50,7 +52,7 @@ def scheduler(dial: PipeDial, commands: Path, tmp_path: Path) -> Iterator[Remote
 
 
 def _scheduler(dial: PipeDial, tmp_path: Path, python: str) -> RemoteSlurmScheduler:
-    node = LoginNode(host="here", python=python)
+    node = login_node("here", python)
     return RemoteSlurmScheduler("slurm", "s", node, state_dir=str(tmp_path / "state"), dial=dial)
 
 
@@ -113,7 +115,7 @@ def test_what_the_agent_complains_about_is_logged(
     scheduler: RemoteSlurmScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A failure that nobody foresaw has its traceback here, and whoever asked gets an error."""
-    with pytest.raises(SchedulerError, match="on the login node: KeyError"):
+    with pytest.raises(SchedulerError, match="on the other host: KeyError"):
         # Every failure that a caller can cause is foreseen.
         scheduler._call("sing")  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     wait_until(lambda: "login node here: Traceback" in caplog.text, 240)
@@ -163,10 +165,11 @@ def test_start_up_files_may_print(dial: PipeDial, tmp_path: Path) -> None:
 
 
 def test_every_method_is_asked_for_over_there() -> None:
-    """What `SlurmScheduler` does in a way of its own, the client does too."""
-    own = {name for cls in SlurmScheduler.__mro__[: -len(Scheduler.__mro__)] for name in vars(cls)}
+    """What a scheduler does in a way of its own, the client does too."""
+    classes = {*SlurmScheduler.__mro__, *LocalScheduler.__mro__} - {*Scheduler.__mro__}
+    own = {name for cls in classes for name in vars(cls)}
     verbs = {name for name in own if not name.startswith("_") and callable(getattr(Scheduler, name, None))}
-    assert verbs <= vars(RemoteSlurmScheduler).keys()
+    assert verbs <= vars(RemoteScheduler).keys() | {"run_opts"}
     assert "describe" in verbs
 
 

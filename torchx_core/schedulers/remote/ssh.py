@@ -1,4 +1,4 @@
-"""Opens a channel to a login node by the user's own ``ssh``."""
+"""Opens a channel to a host by the user's own ``ssh``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from torchx_core.errors import SchedulerError
-from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel
-from torchx_core.schedulers.slurm.remote.bundle import bundle, command_line
-from torchx_core.schedulers.slurm.remote.login_node import LoginNode
+from torchx_core.schedulers.remote.agent_client import AgentClient, Channel
+from torchx_core.schedulers.remote.bundle import bundle, command_line
+from torchx_core.schedulers.remote.host import RemoteHost
 from torchx_core.schedulers.ssh import SSH_FAILED, kill_ssh, ssh_command
 
 __all__ = ["dial"]
@@ -28,20 +28,20 @@ _MISTAKES: Final = re.compile(
 """What ssh says of what no later attempt would mend: of the two sides, and of this one's configuration."""
 
 
-async def dial(node: LoginNode, agent_client: AgentClient) -> Channel:
+async def dial(host: RemoteHost, agent_client: AgentClient) -> Channel:
     """Connect, start the agent, wait until it has greeted.
 
     Raises:
         SchedulerError: That failed; retryable where it may get better by itself.
     """
-    words = ssh_command(node.host, command_line(node), user=node.user, port=node.port, timeout_s=_CONNECT_S)
+    words = ssh_command(host.name, command_line(host), user=host.user, port=host.port, timeout_s=_CONNECT_S)
     loop = asyncio.get_running_loop()
     try:
         transport, protocol = await loop.subprocess_exec(
             lambda: _Ssh(agent_client), *words, start_new_session=True
         )
     except OSError as err:
-        message = f"cannot reach login node {node}: cannot start `ssh`: {err}"
+        message = f"cannot reach {host}: cannot start `ssh`: {err}"
         raise SchedulerError(message, retryable=err.errno in _PASSING) from err
     channel = _SshChannel(transport, protocol)
     try:
@@ -50,29 +50,29 @@ async def dial(node: LoginNode, agent_client: AgentClient) -> Channel:
     except SchedulerError as err:
         exit_code = transport.get_returncode()  # before it is killed
         await asyncio.shield(channel.close())
-        raise _failure(node, exit_code, agent_client.said) or err from err
+        raise _failure(host, exit_code, agent_client.said) or err from err
     except BaseException:
         await asyncio.shield(channel.close())
         raise
     return channel
 
 
-def _failure(node: LoginNode, exit_code: int | None, said: Sequence[str]) -> SchedulerError | None:
+def _failure(host: RemoteHost, exit_code: int | None, said: Sequence[str]) -> SchedulerError | None:
     """Return what it means that ssh ended so; None when not ssh has failed, but what it started."""
     if exit_code is not None and exit_code < 0:
-        return SchedulerError(f"cannot reach login node {node}: ssh was killed here", retryable=True)
+        return SchedulerError(f"cannot reach {host}: ssh was killed here", retryable=True)
     if exit_code != SSH_FAILED:
         return None
     if refused := _line_with(_REFUSALS, said):
-        advice = f"`ssh {node.host} true` must work without a question"
-        return SchedulerError(f"login node {node} refuses us: {refused}; {advice}")
+        advice = f"`ssh {host.name} true` must work without a question"
+        return SchedulerError(f"{host} refuses us: {refused}; {advice}")
     if untrusted := _line_with(re.compile("Host key verification failed"), said):
-        advice = f"look at it with `ssh {node.host}`, and have it in ~/.ssh/known_hosts"
-        return SchedulerError(f"cannot trust login node {node}: {untrusted}; {advice}")
+        advice = f"look at it with `ssh {host.name}`, and have it in ~/.ssh/known_hosts"
+        return SchedulerError(f"cannot trust {host}: {untrusted}; {advice}")
     if _line_with(_MISTAKES, said):
-        return SchedulerError(f"cannot reach login node {node}: ssh says: {' / '.join(said)}")
+        return SchedulerError(f"cannot reach {host}: ssh says: {' / '.join(said)}")
     reason = " / ".join(said) or "the connection or the program there was ended"
-    return SchedulerError(f"cannot reach login node {node}: {reason}", retryable=True)
+    return SchedulerError(f"cannot reach {host}: {reason}", retryable=True)
 
 
 def _line_with(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:

@@ -9,8 +9,8 @@ from near_agent import NearNode
 
 from torchx_core import AppDef, Role, Runner
 from torchx_core.schedulers import Batch, FollowOptions
-from torchx_core.schedulers.slurm.remote.agent import Agent
-from torchx_core.schedulers.slurm.remote.wire import dump, load
+from torchx_core.schedulers.remote.agent import Agent
+from torchx_core.schedulers.remote.wire import dump, load
 from torchx_core.supervisor.records import Json
 
 HELD = AppDef("held", [Role("w", image="", entrypoint="fake", args=["lines:3", "hold"])])
@@ -18,7 +18,7 @@ QUIET = FollowOptions(logs=False)
 
 
 def _line(number: int, verb: str, **fields: object) -> bytes:
-    question = {"id": number, "verb": verb, "session": "s", "state_dir": None, **fields}
+    question = {"id": number, "verb": verb, "backend": "slurm", "session": "s", "state_dir": None, **fields}
     return json.dumps(question).encode() + b"\n"
 
 

@@ -16,7 +16,7 @@ from own_threads import started_since, threads_now
 from torchx_core import AppDef, AppState, Role, Runner
 from torchx_core.errors import SchedulerError, SubmitFailedError, SubmitOutcomeUnknownError
 from torchx_core.schedulers import Batch, LogLines, StateChanged
-from torchx_core.schedulers.slurm.remote import feed, line
+from torchx_core.schedulers.remote import feed, line
 from torchx_core.testing import wait_until
 
 HELD = AppDef("held", [Role("w", image="", entrypoint="fake", args=["lines:3", "hold"])])

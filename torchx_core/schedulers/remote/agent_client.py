@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias, cast
 
 from torchx_core.errors import SchedulerError
-from torchx_core.schedulers.slurm.remote.login_node import PYTHON_VARIABLE, LoginNode
+from torchx_core.schedulers.remote.host import RemoteHost
 from torchx_core.supervisor.records import Json
 
 __all__ = ["AgentClient", "Channel", "Dial"]
@@ -41,16 +41,16 @@ class AgentClient:
     """Is told what arrives on a channel; whoever made the channel tells it."""
 
     def __init__(
-        self, node: LoginNode, answered: Callable[[Json], None], ended: Callable[[str], None]
+        self, host: RemoteHost, answered: Callable[[Json], None], ended: Callable[[str], None]
     ) -> None:
         """Have heard nothing yet.
 
         Args:
-            node: The other side.
+            host: The other side.
             answered: Called for each answer.
             ended: Called once, with the reason, when a channel ends that has had a greeting.
         """
-        self._node = node
+        self._host = host
         self._answered = answered
         self._ended = ended
         self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -94,7 +94,7 @@ class AgentClient:
             async with asyncio.timeout(_GREETING_S):
                 await self._greeted
         except TimeoutError as err:
-            message = f"login node {self._node}: {self._node.python} said nothing within {_GREETING_S:g} s"
+            message = f"{self._host}: {self._host.python} said nothing within {_GREETING_S:g} s"
             raise SchedulerError(message, retryable=True) from err
 
     def _hear(self, line: bytes) -> None:
@@ -114,27 +114,27 @@ class AgentClient:
     def _hear_error(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip()
         if self._greeted.done():
-            logger.warning("login node %s: %s", self._node, text)
+            logger.warning("%s: %s", self._host, text)
         else:
             self._noise.append(text)
 
     def _no_agent(self, reason: str, exit_code: int | None) -> SchedulerError:
         self._err.end()
         said = f"; it says: {' / '.join(self._noise)}" if self._noise else ""
-        if exit_code is not None and exit_code > _SHELLS_KILLED:  # by a login node that is short of memory
-            reason = f"{self._node.python!r} was killed (exit code {exit_code})"
+        if exit_code is not None and exit_code > _SHELLS_KILLED:  # by a host that is short of memory
+            reason = f"{self._host.python!r} was killed (exit code {exit_code})"
         elif exit_code is not None:
             return self._bad_python(f"did not run (exit code {exit_code}){said}")
-        return SchedulerError(f"login node {self._node}: {reason}{said}", retryable=True)
+        return SchedulerError(f"{self._host}: {reason}{said}", retryable=True)
 
     def _bad_python(self, problem: str) -> SchedulerError:
         return SchedulerError(
-            f"login node {self._node}: {self._node.python!r} {problem}; name a Python {_NEEDED} there by"
-            f" slurm_ssh_python or {PYTHON_VARIABLE}"
+            f"{self._host}: {self._host.python!r} {problem}; name a Python {_NEEDED} there by"
+            f" slurm_ssh_python or {self._host.python_setting}"
         )
 
 
-Dial: TypeAlias = Callable[[LoginNode, AgentClient], Awaitable[Channel]]
+Dial: TypeAlias = Callable[[RemoteHost, AgentClient], Awaitable[Channel]]
 """Opens a channel, which tells the client what arrives; raises SchedulerError. The agent has greeted then."""
 
 

@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 import pytest
 
-from torchx_core.schedulers.slurm.remote.question import Answer
+from torchx_core.schedulers.remote.question import Answer
 
 
 class _Counted(asyncio.Event):

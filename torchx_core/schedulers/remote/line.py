@@ -1,4 +1,4 @@
-"""One connection to a login node, shared by all that this process asks there."""
+"""One connection to a host, shared by all that this process asks there."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from itertools import count
 from typing import Final, cast
 
 from torchx_core.errors import SchedulerError
-from torchx_core.schedulers.slurm.remote.agent_client import AgentClient, Channel, Dial
-from torchx_core.schedulers.slurm.remote.login_node import LoginNode
-from torchx_core.schedulers.slurm.remote.question import Answer, LineError, Question
-from torchx_core.schedulers.slurm.remote.wire import load, load_error
+from torchx_core.schedulers.remote.agent_client import AgentClient, Channel, Dial
+from torchx_core.schedulers.remote.host import RemoteHost
+from torchx_core.schedulers.remote.question import Answer, LineError, Question
+from torchx_core.schedulers.remote.wire import load, load_error
 from torchx_core.supervisor.records import Json
 
 __all__ = ["Line"]
@@ -35,9 +35,9 @@ class Line:
     `ask`, `call`, `forget` and `tell` are for other threads; everything else runs on the loop's.
     """
 
-    def __init__(self, node: LoginNode, loop: asyncio.AbstractEventLoop, dial: Dial) -> None:
+    def __init__(self, host: RemoteHost, loop: asyncio.AbstractEventLoop, dial: Dial) -> None:
         """Connect to nothing yet."""
-        self._node = node
+        self._host = host
         self._loop = loop
         self._dial = dial
         self._numbers = count()
@@ -73,7 +73,7 @@ class Line:
         answer.wait(_ANSWER_S)
         if not answer.is_there:
             self.forget(answer)
-            message = f"no answer from login node {self._node} within {_ANSWER_S:g} s"
+            message = f"no answer from {self._host} within {_ANSWER_S:g} s"
             raise LineError(message, retryable=True, asked=True)
         return answer.take()
 
@@ -98,7 +98,7 @@ class Line:
         if self._closing is not None:
             await self._closing
         for question in self._take_all():
-            question.fail(f"the connection to login node {self._node} was closed", retryable=True)
+            question.fail(f"the connection to {self._host} was closed", retryable=True)
 
     # --- on the loop's thread
 
@@ -128,21 +128,21 @@ class Line:
             self._connecting = None
 
     async def _rest(self) -> None:
-        """Leave the login node alone for a while after a failure, unless somebody is in a hurry."""
+        """Leave the host alone for a while after a failure, unless somebody is in a hurry."""
         if self._delay_s:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), self._delay_s)
         self._hurry.clear()
 
     async def _try(self) -> None:
-        agent_client = AgentClient(self._node, self._hear, lambda reason: self._lose(agent_client, reason))
+        agent_client = AgentClient(self._host, self._hear, lambda reason: self._lose(agent_client, reason))
         try:
-            channel = await self._dial(self._node, agent_client)
+            channel = await self._dial(self._host, agent_client)
         except SchedulerError as err:
             self._miss(err)
         except Exception as err:  # whatever else goes wrong, nobody may be left waiting for ever
-            logger.exception("cannot reach login node %s", self._node)
-            self._miss(SchedulerError(f"cannot reach login node {self._node}: {err!r}"))
+            logger.exception("cannot reach %s", self._host)
+            self._miss(SchedulerError(f"cannot reach {self._host}: {err!r}"))
         else:
             self._reach(agent_client, channel)
 
@@ -150,7 +150,7 @@ class Line:
         self._agent_client, self._channel, self._connected_at = agent_client, channel, time.monotonic()
         if self._away:
             self._away = False
-            logger.info("login node %s is back", self._node)
+            logger.info("%s is back", self._host)
         for question in list(self._open.values()):
             question.put(channel)
         if agent_client.over:  # it ended before we knew it
@@ -174,7 +174,7 @@ class Line:
             self._closing = self._loop.create_task(channel.close())
         if time.monotonic() - self._connected_at >= _STEADY_S:
             self._delay_s = 0.0
-        message = f"lost the connection to login node {self._node}: {reason}"
+        message = f"lost the connection to {self._host}: {reason}"
         for question in self._take_all():
             if question.patient or question.times_put < _MOST_TIMES:
                 self._open[question.number] = question

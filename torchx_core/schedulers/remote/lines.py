@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Final, TypeAlias
 
-from torchx_core.schedulers.slurm.remote.agent_client import Dial
-from torchx_core.schedulers.slurm.remote.line import Line
-from torchx_core.schedulers.slurm.remote.login_node import LoginNode
-from torchx_core.schedulers.slurm.remote.ssh import dial as dial_ssh
+from torchx_core.schedulers.remote.agent_client import Dial
+from torchx_core.schedulers.remote.host import RemoteHost
+from torchx_core.schedulers.remote.line import Line
+from torchx_core.schedulers.remote.ssh import dial as dial_ssh
 
 __all__ = ["Share"]
 
@@ -22,9 +22,9 @@ _END_S = 5.0
 class Share:
     """One user's hold on a line: taken when it is first needed, and anew after a fork."""
 
-    def __init__(self, node: LoginNode, dial: Dial = dial_ssh) -> None:
+    def __init__(self, host: RemoteHost, dial: Dial = dial_ssh) -> None:
         """Hold nothing yet."""
-        self._key = (node, dial)
+        self._key = (host, dial)
         self._lock = Lock()
         self._held: tuple[int, Line] | None = None
 
@@ -54,7 +54,7 @@ async def _outlast_others() -> None:
         await asyncio.wait(others, timeout=_END_S)
 
 
-_Key: TypeAlias = tuple[LoginNode, Dial]
+_Key: TypeAlias = tuple[RemoteHost, Dial]
 
 
 @dataclass

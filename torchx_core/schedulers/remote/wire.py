@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from importlib import import_module
 from typing import Final, cast
 
 from torchx_core import errors
@@ -30,7 +31,6 @@ from torchx_core.schedulers.responses import (
     Stream,
     Verdict,
 )
-from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.specs import AppDef, AppState, AppStatus, ReplicaStatus, Usage
 from torchx_core.supervisor.records import Json
 
@@ -41,9 +41,10 @@ _ENUMS: Final[Mapping[str, type[Enum]]] = {
 }
 _EVENTS: Final = (*REPORTS.values(), LogsLost, ReplicaChanged, StateChanged, UsageSample, Usage)
 _CLASSES: Final[Mapping[str, type[object]]] = {
-    cls.__name__: cls
-    for cls in (Batch, *_EVENTS, Finding, FollowOptions, ListAppResponse, ReplicaStatus, SlurmRequest)
+    cls.__name__: cls for cls in (Batch, *_EVENTS, Finding, FollowOptions, ListAppResponse, ReplicaStatus)
 }
+_REQUESTS: Final[Mapping[str, str]] = {"SlurmRequest": "torchx_core.schedulers.slurm.request"}
+"""Requests that are rendered by whoever asks: the class, and its module."""
 
 
 def dump(value: object) -> object:
@@ -117,7 +118,13 @@ def _load_fields(kind: str, content: Json) -> object:
     if kind == "AppStatus":
         return AppStatus.from_json(content)
     values = {name: load(item) for name, item in content.items()}
-    return values if kind == "dict" else cast("Callable[..., object]", _CLASSES[kind])(**values)
+    return values if kind == "dict" else _class_of(kind)(**values)
+
+
+def _class_of(kind: str) -> Callable[..., object]:
+    if kind in _REQUESTS:
+        return cast("Callable[..., object]", getattr(import_module(_REQUESTS[kind]), kind))
+    return cast("Callable[..., object]", _CLASSES[kind])
 
 
 def dump_error(error: Exception) -> Json:
@@ -127,7 +134,7 @@ def dump_error(error: Exception) -> Json:
     purpose as a SchedulerError that names it.
     """
     if not isinstance(error, TorchXError):
-        error = SchedulerError(f"on the login node: {type(error).__name__}: {error}")
+        error = SchedulerError(f"on the other host: {type(error).__name__}: {error}")
     public = next(cls.__name__ for cls in type(error).__mro__ if cls.__name__ in errors.__all__)
     return {**error.to_json(), "type": public}
 

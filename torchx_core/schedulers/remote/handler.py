@@ -1,28 +1,25 @@
-"""Answers questions on the login node: what the scheduler's methods are told, and what feeds have to say."""
+"""Answers questions on the other host: what the scheduler's methods are told, and what feeds have to say."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
+from importlib import import_module
 from operator import methodcaller
-from typing import Final, TypeAlias, cast
+from threading import Lock
+from typing import Final, cast
 
 from torchx_core.schedulers.events import Batch
 from torchx_core.schedulers.feed import EventFeed
 from torchx_core.schedulers.paths import default_state_dir
+from torchx_core.schedulers.remote.wire import load
 from torchx_core.schedulers.responses import FollowOptions
 from torchx_core.schedulers.scheduler import Scheduler
-from torchx_core.schedulers.slurm.remote.requests import name_directories
-from torchx_core.schedulers.slurm.remote.wire import load
-from torchx_core.schedulers.slurm.request import SlurmRequest
-from torchx_core.schedulers.slurm.scheduler import SlurmScheduler
-from torchx_core.specs import AppDryRunInfo
+from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal
 from torchx_core.supervisor.records import Json
 
-__all__ = ["Handler"]
-
-_Scheduler: TypeAlias = Scheduler[SlurmRequest]
+__all__ = ["Handler", "base_name"]
 
 _METHODS: Final = frozenset(
     {
@@ -35,7 +32,6 @@ _METHODS: Final = frozenset(
         "list",
         "owner",
         "prune",
-        "schedule",
         "sessions",
         "size_bytes",
         "status",
@@ -44,11 +40,21 @@ _METHODS: Final = frozenset(
         "usage",
     }
 )
-"""What of a scheduler's may be asked for by its name."""
+"""Methods of a scheduler that are called with the words of the question."""
 
 
-def _make_scheduler(session: str, state_dir: str) -> _Scheduler:
-    return SlurmScheduler("slurm", session, state_dir=state_dir)
+_SCHEDULERS: Final = {
+    "local_cwd": "torchx_core.schedulers.local:create_cwd_scheduler",
+    "local_dir": "torchx_core.schedulers.local:create_dir_scheduler",
+    "slurm": "torchx_core.schedulers.slurm.remote.there:create_scheduler",
+}
+"""Which schedulers there are here, and what makes each for a session and the directory of its records."""
+
+
+def _make_scheduler(backend: str, session: str, state_dir: str) -> Scheduler[object]:
+    module, _, name = _SCHEDULERS[backend].partition(":")
+    make = cast("Callable[..., Scheduler[object]]", getattr(import_module(module), name))
+    return make(session, state_dir=state_dir)
 
 
 class Handler:
@@ -57,18 +63,19 @@ class Handler:
     A feed stays open between two questions; the cursor in the question decides all the same.
     """
 
-    def __init__(self, make: Callable[[str, str], _Scheduler] = _make_scheduler) -> None:
+    def __init__(self, make: Callable[[str, str, str], Scheduler[object]] = _make_scheduler) -> None:
         """Be asked nothing yet.
 
         Args:
-            make: Makes the scheduler of a session whose records lie in a directory.
+            make: Makes a scheduler by its name, its session, and the directory of its records.
         """
         self._make = make
-        self._schedulers: dict[tuple[str, str], _Scheduler] = {}
+        self._schedulers: dict[tuple[str, str, str], Scheduler[object]] = {}
         self._feeds: dict[str, EventFeed] = {}
+        self._lock = Lock()
 
     def answer(self, question: Json) -> object:
-        """Return the answer; may take as long as Slurm takes. Called from several threads.
+        """Return the answer; may take as long as the scheduler takes. Called from several threads.
 
         Raises:
             TorchXError: As the scheduler's method of that name does.
@@ -80,14 +87,18 @@ class Handler:
                 return feed.cursor, feed.done
             finally:
                 feed.close()
-        if verb not in _METHODS:
-            raise KeyError(verb)
         words = cast("Json", load(question["words"]))
-        if verb == "schedule":
-            request = cast("SlurmRequest", words["request"])
-            request = name_directories(request, home=os.path.expanduser("~"), state=_root(question))
-            return scheduler.schedule(AppDryRunInfo(request, str))
-        return cast("object", methodcaller(verb, **words)(scheduler))
+        match verb:
+            case "schedule":
+                return scheduler.schedule(AppDryRunInfo(words["request"], str))
+            case "dryrun":
+                return str(_dryrun(scheduler, words).request)
+            case "submit":
+                return scheduler.schedule(_dryrun(scheduler, words))
+            case _ if verb in _METHODS:
+                return cast("object", methodcaller(verb, **words)(scheduler))
+            case _:
+                raise KeyError(verb)
 
     async def pull(self, question: Json) -> tuple[Batch, bool]:
         """Return the batch behind the cursor, or after a while a tick; and whether it is the last one.
@@ -125,20 +136,33 @@ class Handler:
             self._feeds.pop(name).close()
 
     def close(self) -> None:
-        """Close all feeds."""
+        """Close all feeds, then the schedulers."""
         for name in list(self._feeds):
             self.leave(name)
+        for scheduler in self._schedulers.values():
+            scheduler.close()
 
     def _open_feed(self, question: Json) -> EventFeed:
         cursor = cast("str | None", question["cursor"])
         options = cast("FollowOptions", load(question["options"]))
         return self._scheduler(question).feed(str(question["app_id"]), cursor, options)
 
-    def _scheduler(self, question: Json) -> _Scheduler:
-        session, root = str(question["session"]), _root(question)
-        if (session, root) not in self._schedulers:
-            self._schedulers[session, root] = self._make(session, root)
-        return self._schedulers[session, root]
+    def _scheduler(self, question: Json) -> Scheduler[object]:
+        key = base_name(str(question["backend"])), str(question["session"]), _root(question)
+        with self._lock:
+            if key not in self._schedulers:
+                self._schedulers[key] = self._make(*key)
+            return self._schedulers[key]
+
+
+def base_name(backend: str) -> str:
+    """Return the name that the scheduler has here: ``local_cwd`` for ``local_cwd@gpu-box``."""
+    return backend.partition("@")[0]
+
+
+def _dryrun(scheduler: Scheduler[object], words: Json) -> AppDryRunInfo[object]:
+    app, cfg = cast("AppDef", words["app"]), cast("dict[str, CfgVal]", words["cfg"])
+    return scheduler.submit_dryrun(app, cfg, app_id=str(words["app_id"]))
 
 
 def _root(question: Json) -> str:

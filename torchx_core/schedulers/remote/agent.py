@@ -1,7 +1,7 @@
-"""The program on the login node: one line in, one line out, until nobody listens any more.
+"""The program on the other host: one line in, one line out, until nobody listens any more.
 
 It ends when its input does, and when nothing was asked for some minutes; jobs go on, and so does a submit
-that is under way. It starts no process but Slurm's commands and writes no file but the scheduler's.
+that is under way. It starts no process and writes no file but the scheduler's.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import Final, cast
 
 from torchx_core.errors import TorchXError
-from torchx_core.schedulers.slurm.remote.handler import Handler
-from torchx_core.schedulers.slurm.remote.wire import dump, dump_error
+from torchx_core.schedulers.remote.handler import Handler, base_name
+from torchx_core.schedulers.remote.wire import dump, dump_error
 from torchx_core.supervisor.records import Json
 
 __all__ = ["Agent", "main"]
@@ -102,7 +102,7 @@ class Agent:
         try:
             answer = {"ok": dump(await self._answer(question))}
         except TorchXError as err:
-            answer = {"error": dump_error(err)}
+            answer = {"error": _renamed(dump_error(err), question)}
         except Exception as err:  # noqa: BLE001  (whoever asked must get an answer, and here is nobody else)
             traceback.print_exc()
             answer = {"error": dump_error(err)}
@@ -120,3 +120,10 @@ class Agent:
                 return None
             case _:
                 return await asyncio.to_thread(self._handler.answer, question)
+
+
+def _renamed(error: Json, question: Json) -> Json:
+    """Have handles in the error name the scheduler as whoever asks does, with the place of this host."""
+    asked = str(question["backend"])
+    text = json.dumps(error).replace(f"{base_name(asked)}://", f"{asked}://")
+    return cast("Json", json.loads(text))

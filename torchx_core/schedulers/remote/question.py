@@ -1,4 +1,4 @@
-"""A question to a login node, and the answer that may come to it."""
+"""A question to a host, and the answer that may come to it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from threading import Lock
 from typing import NamedTuple
 
 from torchx_core.errors import SchedulerError, TorchXError
-from torchx_core.schedulers.slurm.remote.agent_client import Channel
+from torchx_core.schedulers.remote.agent_client import Channel
 from torchx_core.supervisor.records import Json
 
 __all__ = ["Answer", "LineError", "Question"]
 
 
 class LineError(SchedulerError):
-    """The login node was not reached, or the connection was lost."""
+    """The host was not reached, or the connection was lost."""
 
     def __init__(self, message: str, *, retryable: bool, asked: bool) -> None:
         """``asked``: the question may have arrived, so what it asks for may have happened."""
