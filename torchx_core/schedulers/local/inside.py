@@ -18,7 +18,7 @@ __all__ = ["step_inside"]
 # Becomes the command, with the environment of the replica's program. It joins the control groups of that,
 # as only a process itself can.
 _ENTER: Final = r"""
-import os, sys
+import os, signal, sys
 pid, cwd, *rest = sys.argv[1:]
 groups, argv = rest[:rest.index("--")], rest[rest.index("--") + 1:]
 try:
@@ -32,6 +32,8 @@ except OSError as err:
     sys.exit("torchx: cannot go inside: %s" % err)
 if sys.stdin.isatty() and "TERM" in os.environ:
     env[b"TERM"] = os.environb[b"TERM"]
+for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would go on ignoring
+    signal.signal(number, signal.SIG_DFL)
 try:
     os.execvpe(argv[0], argv, env)
 except OSError as err:

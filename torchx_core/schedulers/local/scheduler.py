@@ -23,7 +23,6 @@ from torchx_core.schedulers import (
     FollowOptions,
     UsageSample,
 )
-from torchx_core.schedulers.attached import run_attached
 from torchx_core.schedulers.difference import comparable_request, request_differences
 from torchx_core.schedulers.last_lines import read_last_lines
 from torchx_core.schedulers.local import launch, view
@@ -201,6 +200,8 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
 
     def exec(self, app_id: str, role_name: str, k: int, argv: Sequence[str], *, terminal: bool) -> int:
         """Start the command as the supervisor starts a replica; it does not end with it."""
+        from torchx_core.schedulers.attached import run_attached  # here: nobody else needs it
+
         return run_attached(self.step_inside(app_id, role_name, k, argv, terminal=terminal))
 
     def step_inside(

@@ -130,7 +130,7 @@ class AgentClient:
     def _bad_python(self, problem: str) -> SchedulerError:
         return SchedulerError(
             f"{self._host}: {self._host.python!r} {problem}; name a Python {_NEEDED} there by"
-            f" slurm_ssh_python or {self._host.python_setting}"
+            f" {self._host.python_setting}"
         )
 
 

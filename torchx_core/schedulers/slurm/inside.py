@@ -16,7 +16,7 @@ __all__ = ["step_inside"]
 
 # Runs on the node, on any Python from 3.7 on: becomes the command, with the environment of the program.
 _ENTER: Final = r"""
-import os, sys
+import os, signal, sys
 mark, cwd, argv = b"TORCHX_REPORT_FILE=" + os.fsencode(sys.argv[1]), sys.argv[2], sys.argv[3:]
 found = []
 for name in os.listdir("/proc"):
@@ -35,6 +35,8 @@ os.chdir(cwd or os.readlink("/proc/%s/cwd" % name))
 env = dict(item.split(b"=", 1) for item in env if b"=" in item)
 if sys.stdin.isatty() and "TERM" in os.environ:
     env[b"TERM"] = os.environb[b"TERM"]
+for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would go on ignoring
+    signal.signal(number, signal.SIG_DFL)
 try:
     os.execvpe(argv[0], argv, env)
 except OSError as err:

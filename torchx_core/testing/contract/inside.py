@@ -55,12 +55,17 @@ class InsideContract(ContractBase):
             assert capfd.readouterr().out == f"{name}/{k}\n"
 
     @pytest.mark.parametrize(
-        ("argv", "code"), [(["/bin/sh", "-c", "kill -9 $$"], 137), (["/no/such/program"], 127)]
+        ("argv", "code"),
+        [
+            (["/bin/sh", "-c", "kill -9 $$"], 137),
+            (["/bin/sh", "-c", "kill -PIPE $$"], 141),
+            (["/no/such/program"], 127),
+        ],
     )
     def test_the_end_of_a_command_is_told_as_by_a_shell(
         self, runner: Runner, argv: list[str], code: int
     ) -> None:
-        """128 and the number of a signal; 127 for what is not there."""
+        """128 and the number of a signal, also of a pipe that nobody reads; 127 for what is not there."""
         self.needs(runner, "exec")
         handle = self.hold(runner)
         assert runner.exec(handle, "worker", 0, argv) == code
