@@ -9,10 +9,26 @@ import subprocess
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from torchx_core.errors import SchedulerError
 
-__all__ = ["run_attached"]
+__all__ = ["BECOME", "run_attached"]
+
+# On any Python from 3.7 on.
+BECOME: Final = r"""
+import signal
+if sys.stdin.isatty() and "TERM" in os.environ:
+    env[b"TERM"] = os.environb[b"TERM"]
+for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would go on ignoring
+    signal.signal(number, signal.SIG_DFL)
+try:
+    os.execvpe(argv[0], argv, env)
+except OSError as err:
+    sys.stderr.write("torchx: cannot run %s: %s\n" % (argv[0], err.strerror))
+    sys.exit(127 if isinstance(err, FileNotFoundError) else 126)
+"""
+"""Ends a program that has put a replica's environment into ``env``: it becomes the command ``argv``."""
 
 _SIGNAL_BASE = 128
 _STDOUT = 1

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from torchx_core.errors import ReplicaNotRunningError, SchedulerError
+from torchx_core.schedulers.attached import BECOME
 from torchx_core.schedulers.local.record import AppRecord, boot_id
 from torchx_core.schedulers.local.view import replica_state
 from torchx_core.supervisor import machine
@@ -18,7 +19,7 @@ __all__ = ["step_inside"]
 # Becomes the command, with the environment of the replica's program. It joins the control groups of that,
 # as only a process itself can.
 _ENTER: Final = r"""
-import os, signal, sys
+import os, sys
 pid, cwd, *rest = sys.argv[1:]
 groups, argv = rest[:rest.index("--")], rest[rest.index("--") + 1:]
 try:
@@ -30,15 +31,6 @@ try:
     os.chdir(cwd)
 except OSError as err:
     sys.exit("torchx: cannot go inside: %s" % err)
-if sys.stdin.isatty() and "TERM" in os.environ:
-    env[b"TERM"] = os.environb[b"TERM"]
-for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would go on ignoring
-    signal.signal(number, signal.SIG_DFL)
-try:
-    os.execvpe(argv[0], argv, env)
-except OSError as err:
-    sys.stderr.write("torchx: cannot run %s: %s\n" % (argv[0], err.strerror))
-    sys.exit(127 if isinstance(err, FileNotFoundError) else 126)
 """
 
 
@@ -76,4 +68,4 @@ def step_inside(
         raise ReplicaNotRunningError(app_handle, replica.role, replica.replica_id, "ending") from None
     groups = [entrance(directory) for directory in groups_of(replica.pid, record.incarnation)]
     cwd = record.plan.replicas[index].cwd
-    return [sys.executable, "-I", "-S", "-c", _ENTER, str(replica.pid), cwd, *groups, "--", *argv]
+    return [sys.executable, "-I", "-S", "-c", _ENTER + BECOME, str(replica.pid), cwd, *groups, "--", *argv]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from torchx_core.errors import ReplicaNotRunningError, SchedulerError
+from torchx_core.schedulers.attached import BECOME
 from torchx_core.schedulers.slurm.facts import Facts
 from torchx_core.schedulers.slurm.record import PLAN, AppRecord
 from torchx_core.supervisor.reading import read_object
@@ -16,7 +17,7 @@ __all__ = ["step_inside"]
 
 # Runs on the node, on any Python from 3.7 on: becomes the command, with the environment of the program.
 _ENTER: Final = r"""
-import os, signal, sys
+import os, sys
 mark, cwd, argv = b"TORCHX_REPORT_FILE=" + os.fsencode(sys.argv[1]), sys.argv[2], sys.argv[3:]
 found = []
 for name in os.listdir("/proc"):
@@ -33,15 +34,6 @@ if not found:
 _, name, env = min(found)
 os.chdir(cwd or os.readlink("/proc/%s/cwd" % name))
 env = dict(item.split(b"=", 1) for item in env if b"=" in item)
-if sys.stdin.isatty() and "TERM" in os.environ:
-    env[b"TERM"] = os.environb[b"TERM"]
-for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a command would go on ignoring
-    signal.signal(number, signal.SIG_DFL)
-try:
-    os.execvpe(argv[0], argv, env)
-except OSError as err:
-    sys.stderr.write("torchx: cannot run %s: %s\n" % (argv[0], err.strerror))
-    sys.exit(127 if isinstance(err, FileNotFoundError) else 126)
 """
 
 
@@ -79,5 +71,5 @@ def step_inside(
         *("--overlap", "--nodes=1", "--ntasks=1", "--quiet"),
         *(["--pty"] if terminal else ["--unbuffered", "--quit-on-interrupt"]),
         *cast("list[str]", plan["python"]),
-        *("-c", _ENTER, report_file, str(mine["cwd"]), *argv),
+        *("-c", _ENTER + BECOME, report_file, str(mine["cwd"]), *argv),
     ]
