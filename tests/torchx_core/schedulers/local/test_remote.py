@@ -98,7 +98,7 @@ def test_submitting_it_twice_is_submitting_it_once(runner: Runner, tmp_path: Pat
 
 
 def test_a_dry_run_is_made_there(runner: Runner, tmp_path: Path) -> None:
-    """That host knows its directories; nothing is created."""
+    """The other host says which directories it means; nothing is created there."""
     text = str(runner.dryrun(_app("true", env={"API_TOKEN": "hunter22"}), BOX, app_id="x"))
     assert str(tmp_path / "state" / "local_cwd" / "s" / "x") in text
     assert "hunter22" not in text
@@ -106,7 +106,7 @@ def test_a_dry_run_is_made_there(runner: Runner, tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_said_before_anything_is_submitted(runner: Runner) -> None:
-    """An option that is none here, and what only that host can know."""
+    """An option's value and a limit of the scheduler are checked by the host that would run the app."""
     with pytest.raises(InvalidRunConfigException, match="limits must be one of auto, require, off"):
         runner.run(_app("true"), BOX, {"limits": "sometimes"})
     with pytest.raises(InvalidAppError, match=r"roles\[0\].max_retries: must be at most"):
@@ -137,13 +137,13 @@ def _attempt(runner: Runner, handle: str) -> int:
 
 
 def test_no_program_inherits_the_archive(runner: Runner) -> None:
-    """What was sent is the supervisor's affair."""
+    """The archive that was sent is open in the supervisor alone."""
     handle = runner.run(_app("ls -l /proc/self/fd"), BOX)
     assert not [line for line in _lines(runner, handle) if "memfd" in line]
 
 
 def test_a_command_inside_is_one_of_that_host(runner: Runner) -> None:
-    """With the environment and the directory of the replica's program."""
+    """Its command line has the command, and no value of the replica's environment."""
     handle = runner.run(_app("echo up; exec sleep 600", env={"COLOUR": "blue"}), BOX, app_id="x")
     next(line for line in runner.log_lines(handle, "w", 0, should_tail=True) if line == "up\n")
     scheduler = runner.scheduler(BOX)
@@ -185,7 +185,7 @@ def _cut_at_each(step: int, first: int, tmp_path: Path) -> None:
 
 
 def test_a_connection_may_break_anywhere(tmp_path: Path) -> None:
-    """In mid-question, in mid-answer, before and after what was asked for has happened."""
+    """It breaks in mid-question and in mid-answer, before and after what was asked for has happened."""
     _cut_at_each(503, 0, tmp_path)
 
 

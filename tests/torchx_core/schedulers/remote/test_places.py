@@ -16,14 +16,14 @@ FULL = "ssh://me@10.0.0.5:2222?python=~/venv/bin/python&state_dir=/data/torchx"
 
 
 def test_a_name_that_is_not_defined_is_one_that_ssh_knows() -> None:
-    """As an alias of the user's configuration."""
+    """The name is passed to ssh, whose configuration may have it as an alias."""
     place = find_place("gpu-box", None, {})
     assert (place.host.address, place.host.python, place.state_dir) == ("gpu-box", "python3", None)
 
 
 @pytest.mark.parametrize("places", [{"gpu-box": FULL}, f"other=far gpu-box={FULL}"])
 def test_an_address_says_the_rest(places: dict[str, str] | str) -> None:
-    """The user, the port, the Python, and where records lie."""
+    """An address names user, port and Python, and where records lie."""
     host, state_dir = find_place("gpu-box", places, {"TORCHX_PLACES": "gpu-box=not-this-one"})
     assert (host.address, host.python_word, state_dir) == (
         "me@10.0.0.5:2222",
@@ -33,7 +33,7 @@ def test_an_address_says_the_rest(places: dict[str, str] | str) -> None:
 
 
 def test_the_environment_says_it_where_nobody_else_does() -> None:
-    """In the form of an Airflow connection's field."""
+    """`TORCHX_PLACES` has the form of the field of an Airflow connection."""
     assert find_place("b", None, {"TORCHX_PLACES": "a=x b=y@z"}).host.address == "y@z"
 
 
@@ -51,13 +51,13 @@ def test_the_environment_says_it_where_nobody_else_does() -> None:
     ],
 )
 def test_what_is_wrong_is_said(name: str, places: str | None, message: str) -> None:
-    """Where it was given, and what is allowed."""
+    """The error says where it was given, and what is allowed."""
     with pytest.raises(InvalidInputError, match=message):
         find_place(name, places, {})
 
 
 def test_a_handle_carries_the_place() -> None:
-    """So that whoever has it finds the app."""
+    """Whoever has the handle finds the app."""
     handle = make_app_handle("local_cwd@gpu-box", "s", "x")
     assert parse_app_handle(handle) == ("local_cwd@gpu-box", "s", "x")
     with pytest.raises(MalformedAppHandleException):
@@ -77,7 +77,7 @@ def test_only_some_schedulers_have_places() -> None:
 
 
 def test_options_of_the_scheduler_count_at_every_place(tmp_path: Path) -> None:
-    """Those of the place come before them."""
+    """Options of the place come before those of its scheduler."""
     (tmp_path / ".torchxconfig").write_text(
         "[local_cwd]\ngrace_s=3\nlog_mode=pipe\n[local_cwd@gpu-box]\ngrace_s=4\n"
     )
