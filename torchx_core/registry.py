@@ -17,6 +17,7 @@ from torchx_core.errors import (
     UnknownSchedulerException,
 )
 from torchx_core.schedulers import Scheduler, SchedulerFactory
+from torchx_core.specs import split_place
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -53,8 +54,9 @@ class _Factories(Mapping[str, SchedulerFactory]):
     def __getitem__(self, name: str) -> SchedulerFactory:
         if name.startswith(compat.PREFIX):
             return _bridge(name)
-        if "@" in name:
-            return _placed(name)
+        base, place = split_place(name)
+        if place is not None:
+            return _placed(name, base, place)
         if name in _BUILT_IN or name in self._plugged_in:
             return _lazy(name, _BUILT_IN.get(name) or self._plugged_in[name])
         return self._decorated[name]
@@ -111,8 +113,7 @@ def _lazy(name: str, target: str) -> SchedulerFactory:
     return create
 
 
-def _placed(name: str) -> SchedulerFactory:
-    base, _, place_name = name.partition("@")
+def _placed(name: str, base: str, place_name: str) -> SchedulerFactory:
     if base not in _AT_A_PLACE:
         raise InvalidInputError(
             f"scheduler {base!r} cannot be asked for at a place: {name!r}; {', '.join(_AT_A_PLACE)} can, and"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
+from collections.abc import Callable
 
-from torchx_core.schedulers.remote.agent import Agent
+from near_agent import NearChannel
+
 from torchx_core.schedulers.remote.agent_client import AgentClient, Channel
 from torchx_core.schedulers.remote.handler import Handler
 from torchx_core.schedulers.remote.host import RemoteHost
-from torchx_core.supervisor.records import Json
 
 __all__ = ["CutDial"]
 
@@ -40,32 +39,19 @@ class CutDial:
         return kept, True
 
 
-class _CutChannel:
+class _CutChannel(NearChannel):
     def __init__(self, dial: CutDial, agent_client: AgentClient) -> None:
-        self._loop = asyncio.get_running_loop()
+        super().__init__(agent_client, Handler())
         self._dial = dial
-        self._agent_client = agent_client
-        self._agent = Agent(self._say, Handler())
-        self._over = self._loop.create_task(self._agent.over())
 
-    def _say(self, answer: Json) -> None:
-        if self._agent_client.over:
-            return
-        data, broken = self._dial.carry(json.dumps(answer).encode() + b"\n")
-        self._loop.call_soon(self._agent_client.printed, data)
-        if broken:
-            self._loop.call_soon(self._cut)
+    def _answered(self, data: bytes) -> None:
+        self._carry(super()._answered, data)
 
     def send(self, data: bytes) -> None:
+        self._carry(super().send, data)
+
+    def _carry(self, deliver: Callable[[bytes], None], data: bytes) -> None:
         kept, broken = self._dial.carry(data)
-        self._loop.call_soon(self._agent.hear, kept)
+        deliver(kept)
         if broken:
-            self._loop.call_soon(self._cut)
-
-    def _cut(self) -> None:
-        self._agent_client.closed("cut")
-        self._agent.hear(b"")
-
-    async def close(self) -> None:
-        self._agent.hear(b"")
-        await self._over
+            self.loop.call_soon(self.cut)

@@ -20,7 +20,7 @@ from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.specs import AppDryRunInfo
 from torchx_core.testing import FakeHost, FakeScheduler
 
-__all__ = ["NearNode", "RemoteFake"]
+__all__ = ["NearChannel", "NearNode", "RemoteFake"]
 
 
 class NearNode:
@@ -42,7 +42,7 @@ class NearNode:
         """Whether dialling takes for ever."""
         self.ends_at_once = 0
         """How many of the next connections end right after the agent's greeting."""
-        self._channels: list[_NearChannel] = []
+        self._channels: list[NearChannel] = []
 
     async def dial(self, host: RemoteHost, agent_client: AgentClient) -> Channel:
         """Start an agent."""
@@ -54,7 +54,7 @@ class NearNode:
             await asyncio.Event().wait()
         if self.away:
             raise SchedulerError(self.away, retryable=self.away != "for ever")
-        channel = _NearChannel(self, agent_client)
+        channel = _FaultyChannel(self, agent_client)
         self._channels.append(channel)
         agent_client.printed(b'a word of the day\n{"python": "3.11.7", "host": "near"}\n')
         if self.ends_at_once:
@@ -78,34 +78,50 @@ class NearNode:
             channel.loop.call_soon_threadsafe(channel.cut)
 
 
-class _NearChannel:
-    def __init__(self, node: NearNode, agent_client: AgentClient) -> None:
+class NearChannel:
+    """A channel to an agent of this process, which lets everything pass."""
+
+    def __init__(self, agent_client: AgentClient, handler: Handler) -> None:
         self.loop = asyncio.get_running_loop()
-        self._node = node
         self._agent_client = agent_client
-        self._agent = Agent(self._say, node.handler())
+        self._agent = Agent(self._say, handler)
         self._over = self.loop.create_task(self._agent.over())
 
     def _say(self, answer: Mapping[str, object]) -> None:
         if not self._agent_client.over:
-            self.loop.call_soon(self._agent_client.printed, json.dumps(answer).encode() + b"\n")
+            self._answered(json.dumps(answer).encode() + b"\n")
+
+    def _answered(self, data: bytes) -> None:
+        self.loop.call_soon(self._agent_client.printed, data)
+
+    def send(self, data: bytes) -> None:
+        """Have the agent hear it."""
+        self.loop.call_soon(self._agent.hear, data)
+
+    def cut(self) -> None:
+        """Break."""
+        self._agent_client.closed("cut")
+        self._agent.hear(b"")
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._agent.hear(b"")
+        await self._over
+
+
+class _FaultyChannel(NearChannel):
+    def __init__(self, node: NearNode, agent_client: AgentClient) -> None:
+        super().__init__(agent_client, node.handler())
+        self._node = node
 
     def send(self, data: bytes) -> None:
         verb = json.loads(data)["verb"]
         if verb == self._node.mute_to:
             return
-        self.loop.call_soon(self._agent.hear, data)
+        super().send(data)
         if verb == self._node.deaf_to and self._node.deaf_times:
             self._node.deaf_times -= 1
             self.loop.call_soon(self.cut)
-
-    def cut(self) -> None:
-        self._agent_client.closed("cut")
-        self._agent.hear(b"")
-
-    async def close(self) -> None:
-        self._agent.hear(b"")
-        await self._over
 
 
 class _FakeSlurm(FakeScheduler):

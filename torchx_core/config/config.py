@@ -17,7 +17,7 @@ from torchx_core.config.settings import ConfigFile, Origin, Setting
 from torchx_core.config.values import CfgSetting, read_section, read_variable
 from torchx_core.errors import did_you_mean
 from torchx_core.registry import scheduler_factories
-from torchx_core.specs import CfgVal, runopts
+from torchx_core.specs import CfgVal, runopts, split_place
 
 __all__ = ["Config", "RunDefaults", "parse_file", "read_config"]
 
@@ -79,7 +79,7 @@ class Config:
         return _strongest(list(self._cfg_layers(scheduler, opts)))
 
     def _cfg_layers(self, scheduler: str, opts: runopts) -> Iterator[Mapping[str, CfgSetting]]:
-        variable = variable_of(scheduler.partition("@")[0])  # one for all places
+        variable = variable_of(split_place(scheduler)[0])  # one for all places
         yield read_variable(variable, self.environment.get(variable, ""), opts)
         names = sections_of(scheduler, scheduler_factories())
         for section in (file.sections.get(name) for file in self.files for name in names):

@@ -8,6 +8,7 @@ from typing import Final
 from torchx_core.compat import PREFIX
 from torchx_core.config.settings import Section
 from torchx_core.errors import did_you_mean
+from torchx_core.specs import split_place
 
 __all__ = ["CLI_RUN", "TORCHX_SCHEDULERS", "check_section", "sections_of"]
 
@@ -63,7 +64,7 @@ def check_section(section: Section, schedulers: Iterable[str]) -> None:
         return
     if form in _OPTIONS:
         _check_options(section, _OPTIONS[form])
-    elif form not in _FORMS and form.removeprefix(PREFIX).partition("@")[0] not in TORCHX_SCHEDULERS:
+    elif form not in _FORMS and split_place(form.removeprefix(PREFIX))[0] not in TORCHX_SCHEDULERS:
         _check_scheduler(section, list(schedulers))
 
 
@@ -77,8 +78,8 @@ def sections_of(scheduler: str, schedulers: Container[str]) -> list[str]:
         scheduler: Its name.
         schedulers: The known ones.
     """
-    name, at, _ = scheduler.partition("@")
-    if at:
+    name, place = split_place(scheduler)
+    if place is not None:
         return [scheduler, name]
     name = scheduler.removeprefix(PREFIX)
     return [scheduler] if name == scheduler or name in schedulers else [scheduler, name]

@@ -19,7 +19,13 @@ from torchx_core.specs.app import AppDef, RetryPolicy, Role
 from torchx_core.specs.capabilities import CapabilityKey
 from torchx_core.specs.cfg_types import CfgVal, get_type_name
 from torchx_core.specs.dryrun import AppDryRunInfo
-from torchx_core.specs.handles import AppHandle, ParsedAppHandle, make_app_handle, parse_app_handle
+from torchx_core.specs.handles import (
+    AppHandle,
+    ParsedAppHandle,
+    make_app_handle,
+    parse_app_handle,
+    split_place,
+)
 from torchx_core.specs.macros import macros
 from torchx_core.specs.metadata_keys import NA, TORCHX_CONTEXT_NAME, app_metadata
 from torchx_core.specs.mounts import BindMount, DeviceMount, MountType, VolumeMount, parse_mounts
@@ -108,6 +114,7 @@ __all__ = [
     "runopts",
     "set_overlay",
     "snapshot_app",
+    "split_place",
     "validate_app",
     "validate_overlay",
 ]

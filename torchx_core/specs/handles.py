@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from torchx_core.errors import MalformedAppHandleException
 
-__all__ = ["AppHandle", "ParsedAppHandle", "make_app_handle", "parse_app_handle"]
+__all__ = ["AppHandle", "ParsedAppHandle", "make_app_handle", "parse_app_handle", "split_place"]
 
 AppHandle: TypeAlias = str
 """Names one app everywhere: ``scheduler://session/app_id``."""
@@ -56,6 +56,17 @@ def make_app_handle(scheduler_backend: str, session_name: str, app_id: str) -> A
     handle = f"{scheduler_backend}://{session_name}/{app_id}"
     _check(ParsedAppHandle(scheduler_backend, session_name, app_id), handle)
     return handle
+
+
+def split_place(scheduler: str) -> tuple[str, str | None]:
+    """Return the scheduler's own name, and the place where it is asked for; None for this host.
+
+    Example:
+        >>> split_place("local_cwd@gpu-box")
+        ('local_cwd', 'gpu-box')
+    """
+    name, at, place = scheduler.partition("@")
+    return name, place if at else None
 
 
 def _check(parts: ParsedAppHandle, handle: str) -> None:

@@ -10,7 +10,7 @@ from time import time
 from airflow_torchx._record import Record
 from airflow_torchx._tries import TaskTry
 from torchx_core.errors import TorchXError
-from torchx_core.specs import AppState, parse_app_handle
+from torchx_core.specs import AppState, parse_app_handle, split_place
 
 __all__ = [
     "LOOK_AGAIN_S",
@@ -44,9 +44,8 @@ def may_be_elsewhere(record: Record) -> bool:
     """
     if record.host == this_host() or record.ended not in {"", AppState.SUCCEEDED.name}:
         return False
-    scheduler = parse_app_handle(record.handle).scheduler_backend
-    on_a_host = scheduler.startswith("local_") and "@" not in scheduler
-    return record.submitted or (on_a_host and record.host != "")
+    scheduler, place = split_place(parse_app_handle(record.handle).scheduler_backend)
+    return record.submitted or (scheduler.startswith("local_") and place is None and record.host != "")
 
 
 def why_gone(record: Record) -> str:

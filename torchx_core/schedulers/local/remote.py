@@ -36,6 +36,3 @@ class RemoteLocalScheduler(RemoteScheduler[RemoteRequest]):
 
     def _submit(self, request: RemoteRequest) -> str:
         return str(self._call("submit", app=request.app, cfg=request.cfg, app_id=request.app_id))
-
-    def _id_of(self, request: RemoteRequest) -> str:
-        return request.app_id

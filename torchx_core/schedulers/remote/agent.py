@@ -19,8 +19,9 @@ from contextlib import suppress
 from typing import Final, cast
 
 from torchx_core.errors import TorchXError
-from torchx_core.schedulers.remote.handler import Handler, base_name
+from torchx_core.schedulers.remote.handler import Handler
 from torchx_core.schedulers.remote.wire import dump, dump_error
+from torchx_core.specs import split_place
 from torchx_core.supervisor.records import Json
 
 __all__ = ["Agent", "main"]
@@ -125,5 +126,5 @@ class Agent:
 def _renamed(error: Json, question: Json) -> Json:
     """Have handles in the error name the scheduler as whoever asks does, with the place of this host."""
     asked = str(question["backend"])
-    text = json.dumps(error).replace(f"{base_name(asked)}://", f"{asked}://")
+    text = json.dumps(error).replace(f"{split_place(asked)[0]}://", f"{asked}://")
     return cast("Json", json.loads(text))

@@ -16,10 +16,10 @@ from torchx_core.schedulers.paths import default_state_dir
 from torchx_core.schedulers.remote.wire import load
 from torchx_core.schedulers.responses import FollowOptions
 from torchx_core.schedulers.scheduler import Scheduler
-from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal
+from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, split_place
 from torchx_core.supervisor.records import Json
 
-__all__ = ["Handler", "base_name"]
+__all__ = ["Handler"]
 
 _METHODS: Final = frozenset(
     {
@@ -41,7 +41,6 @@ _METHODS: Final = frozenset(
     }
 )
 """Methods of a scheduler that are called with the words of the question."""
-
 
 _SCHEDULERS: Final = {
     "local_cwd": "torchx_core.schedulers.local:create_cwd_scheduler",
@@ -148,16 +147,11 @@ class Handler:
         return self._scheduler(question).feed(str(question["app_id"]), cursor, options)
 
     def _scheduler(self, question: Json) -> Scheduler[object]:
-        key = base_name(str(question["backend"])), str(question["session"]), _root(question)
+        key = split_place(str(question["backend"]))[0], str(question["session"]), _root(question)
         with self._lock:
             if key not in self._schedulers:
                 self._schedulers[key] = self._make(*key)
             return self._schedulers[key]
-
-
-def base_name(backend: str) -> str:
-    """Return the name that the scheduler has here: ``local_cwd`` for ``local_cwd@gpu-box``."""
-    return backend.partition("@")[0]
 
 
 def _dryrun(scheduler: Scheduler[object], words: Json) -> AppDryRunInfo[object]:

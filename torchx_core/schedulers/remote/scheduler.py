@@ -7,7 +7,7 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 from torchx_core.errors import SchedulerError, SubmitFailedError, SubmitOutcomeUnknownError
 from torchx_core.schedulers.attached import run_attached
@@ -19,6 +19,7 @@ from torchx_core.schedulers.remote.host import RemoteHost
 from torchx_core.schedulers.remote.lines import Share
 from torchx_core.schedulers.remote.question import LineError
 from torchx_core.schedulers.remote.ssh import dial as dial_ssh
+from torchx_core.schedulers.remote.ssh import ssh_to
 from torchx_core.schedulers.remote.wire import dump
 from torchx_core.schedulers.responses import (
     CancelOutcome,
@@ -29,14 +30,18 @@ from torchx_core.schedulers.responses import (
     Verdict,
 )
 from torchx_core.schedulers.scheduler import Scheduler
-from torchx_core.schedulers.ssh import ssh_command
 from torchx_core.specs import AppDef, AppDryRunInfo, AppStatus, CfgVal, LastLines, ReplicaStatus
 from torchx_core.supervisor.records import Json
 
 __all__ = ["RemoteRequest", "RemoteScheduler"]
 
-T = TypeVar("T")
-_CONNECT_S = 15.0
+
+class _Request(Protocol):
+    @property
+    def app_id(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Request)
 # ssh says 255 of a program that a signal has killed; a shell around it says which. It stays for Ctrl-C.
 _SHELL = ("sh", "-c", 'trap : INT QUIT; "$@"; exit $?', "torchx")
 
@@ -101,20 +106,15 @@ class RemoteScheduler(Scheduler[T], Generic[T]):
     def _submit(self, request: T) -> str:
         """Have the agent submit the request; return the app's id."""
 
-    @abstractmethod
-    def _id_of(self, request: T) -> str:
-        """Return the id of the app that the request asks for."""
-
     def schedule(self, dryrun_info: AppDryRunInfo[T]) -> str:
         """Have the agent create the app, or attach to the one that an equal request created."""
         request = dryrun_info.request
         try:
             return self._submit(request)
         except LineError as err:
-            app_id = self._id_of(request)
             if err.asked:
-                raise SubmitOutcomeUnknownError(app_id, str(err)) from err
-            message = f"cannot submit app {app_id!r}: {err}"
+                raise SubmitOutcomeUnknownError(request.app_id, str(err)) from err
+            message = f"cannot submit app {request.app_id!r}: {err}"
             raise SubmitFailedError(message, retryable=err.retryable) from err
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
@@ -137,11 +137,8 @@ class RemoteScheduler(Scheduler[T], Generic[T]):
         """Have the agent say what to run, and run it there over a connection of its own."""
         words = {"app_id": app_id, "role_name": role_name, "k": k, "argv": [*argv], "terminal": terminal}
         step = cast("builtins.list[str]", self._call("step_inside", **words))
-        host, command = self._host, f"exec {shlex.join([*_SHELL, *step])}"
-        ssh = ssh_command(
-            host.name, command, user=host.user, port=host.port, timeout_s=_CONNECT_S, terminal=terminal
-        )
-        return run_attached(ssh, needs_reader=True)
+        command = f"exec {shlex.join([*_SHELL, *step])}"
+        return run_attached(ssh_to(self._host, command, terminal=terminal), needs_reader=True)
 
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first."""

@@ -14,7 +14,7 @@ from torchx_core.schedulers.remote.bundle import bundle, command_line
 from torchx_core.schedulers.remote.host import RemoteHost
 from torchx_core.schedulers.ssh import SSH_FAILED, kill_ssh, ssh_command
 
-__all__ = ["dial"]
+__all__ = ["dial", "ssh_to"]
 
 _CONNECT_S = 15.0
 _LAST_WORDS_S = 1.0
@@ -28,13 +28,20 @@ _MISTAKES: Final = re.compile(
 """What ssh says of what no later attempt would mend: of the two sides, and of this one's configuration."""
 
 
+def ssh_to(host: RemoteHost, command: str, *, terminal: bool = False) -> list[str]:
+    """Return the words that have the host run a command; see `ssh_command`."""
+    return ssh_command(
+        host.name, command, user=host.user, port=host.port, timeout_s=_CONNECT_S, terminal=terminal
+    )
+
+
 async def dial(host: RemoteHost, agent_client: AgentClient) -> Channel:
     """Connect, start the agent, wait until it has greeted.
 
     Raises:
         SchedulerError: That failed; retryable where it may get better by itself.
     """
-    words = ssh_command(host.name, command_line(host), user=host.user, port=host.port, timeout_s=_CONNECT_S)
+    words = ssh_to(host, command_line(host))
     loop = asyncio.get_running_loop()
     try:
         transport, protocol = await loop.subprocess_exec(

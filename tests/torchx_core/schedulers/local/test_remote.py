@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import pytest
 from cut_dial import CutDial
 from pipe_dial import PipeDial
-from ssh_server import SshServer, serving_ssh
+from ssh_harm import HARMS, Harm, check_no_line_is_lost
+from ssh_server import SshServer
 
 from torchx_core import AppDef, AppState, AppStatus, Role, Runner, get_runner
 from torchx_core.errors import (
@@ -22,7 +23,7 @@ from torchx_core.errors import (
     InvalidRunConfigException,
     UnknownAppException,
 )
-from torchx_core.schedulers import CancelOutcome, LogLines
+from torchx_core.schedulers import CancelOutcome
 from torchx_core.schedulers.local import LocalScheduler
 from torchx_core.schedulers.local.remote import RemoteLocalScheduler
 from torchx_core.schedulers.remote.agent_client import Dial
@@ -67,8 +68,7 @@ def _end(runner: Runner, handle: str) -> AppStatus:
 
 
 def _lines(runner: Runner, handle: str) -> list[str]:
-    batches = runner.follow(handle)
-    return [line for b in batches for e in b.events if isinstance(e, LogLines) for line in e.lines]
+    return [line.text for batch in runner.follow(handle) for line in batch.lines()]
 
 
 def test_an_app_runs_there_and_is_known_on_both_hosts(runner: Runner, tmp_path: Path) -> None:
@@ -196,13 +196,6 @@ def test_a_connection_may_break_at_many_bytes(tmp_path: Path) -> None:
     _cut_at_each(29, 7, tmp_path)
 
 
-@pytest.fixture
-def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]:
-    """A host that ssh knows as `login`."""
-    with serving_ssh({"PATH": "/usr/bin:/bin"}, tmp_path, monkeypatch) as server:
-        yield server
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 class TestLocalCwdOverSsh(SchedulerContract):
@@ -213,9 +206,9 @@ class TestLocalCwdOverSsh(SchedulerContract):
     reached_by = frozenset({"HOME"})  # of the user's ssh configuration
 
     @pytest.fixture
-    def new_runner(self, box: SshServer) -> Callable[[], Runner]:
+    def new_runner(self, lonely_node: SshServer) -> Callable[[], Runner]:
         """All runners of a test reach one host."""
-        del box
+        del lonely_node
         return partial(get_runner, "contract", places={"login": f"login?python={sys.executable}"})
 
     def program(self, *steps: Step) -> tuple[str, list[str]]:
@@ -224,42 +217,13 @@ class TestLocalCwdOverSsh(SchedulerContract):
         return entrypoint, ["-I", "-S", *args]
 
 
-def _cut(server: SshServer) -> None:
-    server.cut()
-
-
-def _kill_the_agent(server: SshServer) -> None:
-    for agent in server.agents():
-        agent.kill()
-
-
-def _restart(server: SshServer) -> None:
-    server.go_away()
-    server.start()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("harm", [_cut, _kill_the_agent, _restart])
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("way", ["follow", "afollow"])
 def test_no_line_is_lost_or_repeated_over_ssh(
-    box: SshServer, tmp_path: Path, harm: Callable[[SshServer], None]
+    way: Literal["follow", "afollow"], harm: Harm, lonely_node: SshServer, tmp_path: Path
 ) -> None:
     """However often the connection, the agent or the server dies; the app notices nothing."""
-    go = tmp_path / "go"
-    loop = "i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); [ $((i % 50)) = 0 ] && sleep 0.05; done"
-    places = {"login": f"login?python={sys.executable}"}
-    with get_runner("s", places=places) as runner:
-        handle = runner.run(
-            _app(f"{loop}; until test -e {go}; do sleep 0.1; done; echo over"), "local_cwd@login"
-        )
-        seen: list[str] = []
-        harms = 0
-        for batch in runner.follow(handle, tick_s=0.2):
-            seen += [line.text for line in batch.lines()]
-            if harms < 3 and len(seen) > harms * 500:
-                harms += 1
-                harm(box)
-            if harms == 3 and len(seen) == 2000:
-                go.touch()
-        assert seen == [*map(str, range(2000)), "over"]
-        assert _end(runner, handle).state is AppState.SUCCEEDED
+    with get_runner("s", places={"login": f"login?python={sys.executable}"}) as runner:
+        check_no_line_is_lost(way, harm, lonely_node, runner, "local_cwd@login", _app, tmp_path / "go")

@@ -36,9 +36,6 @@ class RemoteSlurmScheduler(RemoteScheduler[SlurmRequest]):
     def _submit(self, request: SlurmRequest) -> str:
         return str(self._call("schedule", request=request))
 
-    def _id_of(self, request: SlurmRequest) -> str:
-        return request.app_id
-
     def diagnose(self) -> builtins.list[Finding]:
         """Look at the way to the login node, then at the cluster from there."""
         return [self._minded(finding) for finding in super().diagnose()]

@@ -6,26 +6,25 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import psutil
 import pytest
 from own_threads import started_since, threads_now
 from slurm_cluster import SlurmCluster
+from ssh_harm import HARMS, Harm, check_no_line_is_lost
 from ssh_server import SshServer
 
 from torchx_core.errors import SchedulerError
 from torchx_core.runner import Runner
-from torchx_core.schedulers import StateChanged
 from torchx_core.schedulers.slurm import create_scheduler
 from torchx_core.specs import AppDef, AppState, Resource, Role
 from torchx_core.testing import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-_LINES = 2000
 
 
 @pytest.fixture
@@ -44,67 +43,13 @@ def _app(script: str) -> AppDef:
     return AppDef("app", [role])
 
 
-def _chatty(go: Path) -> AppDef:
-    """Print many lines slowly, and the last one when a file is there."""
-    numbers = (
-        f"i=0; while [ $i -lt {_LINES} ]; do echo $i; i=$((i+1)); [ $((i % 50)) = 0 ] && sleep 0.1; done"
-    )
-    return _app(f"{numbers}; until test -e {go}; do sleep 0.1; done; echo over")
-
-
-def _cut(server: SshServer) -> None:
-    server.cut()
-
-
-def _kill_the_agent(server: SshServer) -> None:
-    server.kill_agents()
-
-
-def _restart(server: SshServer) -> None:
-    server.go_away()
-    server.start()
-
-
-@pytest.mark.parametrize("harm", [_cut, _kill_the_agent, _restart])
+@pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("way", ["follow", "afollow"])
 def test_no_line_is_lost_or_repeated(
-    way: str, harm: Callable[[SshServer], None], runner: Runner, login_node: SshServer, tmp_path: Path
+    way: Literal["follow", "afollow"], harm: Harm, runner: Runner, login_node: SshServer, tmp_path: Path
 ) -> None:
     """However often the connection or the agent dies while an app prints; jobs notice nothing."""
-    go = tmp_path / "go"
-    handle = runner.run(_chatty(go), "slurm")
-    seen: list[str] = []
-    ends: list[AppState] = []
-    harms = 0
-
-    def take(texts: list[str], states: list[AppState]) -> None:
-        nonlocal harms
-        seen.extend(texts)
-        ends.extend(states)
-        if harms < 3 and len(seen) > harms * _LINES / 4:
-            harms += 1
-            harm(login_node)
-        if harms == 3 and len(seen) == _LINES:
-            go.touch()
-
-    async def follow() -> None:
-        async for batch in runner.afollow(handle, tick_s=0.2):
-            take(
-                [line.text for line in batch.lines()],
-                [event.state for event in batch.events if isinstance(event, StateChanged)],
-            )
-
-    if way == "afollow":
-        asyncio.run(follow())
-    else:
-        for batch in runner.follow(handle, tick_s=0.2):
-            take(
-                [line.text for line in batch.lines()],
-                [event.state for event in batch.events if isinstance(event, StateChanged)],
-            )
-    assert seen == [*map(str, range(_LINES)), "over"]
-    assert ends == [AppState.RUNNING, AppState.SUCCEEDED]
-    assert harms == 3
+    check_no_line_is_lost(way, harm, login_node, runner, "slurm", _app, tmp_path / "go")
 
 
 def test_a_login_node_that_is_away(
