@@ -49,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-slow oracle oracle-long oracle-engines oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-engine-versions test-upgrade \
         check format bench install format-check lint types imports declared spelling docs wheels sbom audit coverage constraints clean \
-        docker-engine slurm-cluster browser screenshots
+        docker-engine slurm-cluster celery-servers browser screenshots
 
 # --- what most people want ------------------------------------------------------------------------
 
@@ -62,10 +62,10 @@ demo: $(DEMO_STAMP) $(if $(filter local_docker,$(SCHEDULER)),docker-engine) $(DE
 test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS) || $(call alone,$(PYTEST_ARGS))
 
-test-slow: .venv/dev.stamp .venv/accelerate.stamp .venv-sinks/sinks.stamp .venv-lineage/lineage.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
+test-slow: .venv/dev.stamp .venv/accelerate.stamp .venv-sinks/sinks.stamp .venv-lineage/beside.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
 	$(BIN)/pytest -n $(SLOW_WORKERS) --dist loadfile -m $(SLOW) $(PYTEST_ARGS) || $(call alone,-m $(SLOW) $(PYTEST_ARGS))
 
-test-deployment: .venv/dev.stamp docker-engine browser ## run the tests of whole deployments, half an hour
+test-deployment: .venv/dev.stamp .venv-celery/beside.stamp docker-engine celery-servers browser ## run the tests of whole deployments, half an hour
 	$(BIN)/pytest -m deployment $(PYTEST_ARGS)
 
 test-airflow-versions: $(AIRFLOWS:%=.venv-airflow-%/dev.stamp) ## test the Airflow package with older Airflows
@@ -133,6 +133,9 @@ slurm-cluster: ## install what the Slurm tests need, on Debian as root
 docker-engine: ## install what the Docker tests need, on Debian as root
 	@tests/support/install_docker.sh
 
+celery-servers: ## install Redis and PostgreSQL for the tests of CeleryExecutor, on Debian as root
+	@tests/support/install_celery_servers.sh
+
 screenshots: .venv/dev.stamp browser ## take the pictures of docs/pictures anew
 	PYTHONPATH=tests/support $(BIN)/python docs/pictures/take.py
 
@@ -184,7 +187,7 @@ constraints: ## resolve the newest versions into constraints/dev.txt
 	constraints/resolve_sinks.sh
 
 clean: ## remove what make made
-	rm -rf .venv .venv-peer .venv-sinks .venv-lineage .venv-airflow-* .venv-prefect-* .venv-debian-* build dist docs/_build .coverage .coverage.*
+	rm -rf .venv .venv-peer .venv-sinks .venv-lineage .venv-celery .venv-airflow-* .venv-prefect-* .venv-debian-* build dist docs/_build .coverage .coverage.*
 
 .venv/uv.stamp:
 	@constraints/make_venv.sh $(PYTHON) .venv
@@ -242,12 +245,12 @@ clean: ## remove what make made
 	  --group sinks --editable '.[mlflow,tensorboard,wandb]'
 	@touch $@
 
-.venv-lineage/lineage.stamp: .venv/dev.stamp constraints/lineage.txt
-	@echo "installing Airflow's OpenLineage provider into .venv-lineage, beside what .venv has"
-	@constraints/make_venv.sh $(PYTHON) .venv-lineage
+.venv-%/beside.stamp: .venv/dev.stamp constraints/%.txt
+	@echo "installing what $* needs into .venv-$*, beside what .venv has"
+	@constraints/make_venv.sh $(PYTHON) .venv-$*
 	@echo "import site; site.addsitedir('$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")')" \
-	  >"$$(.venv-lineage/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/dev.pth"
-	@$(BIN)/uv pip install --quiet --python .venv-lineage/bin/python --no-deps --requirement constraints/lineage.txt
+	  >"$$(.venv-$*/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/dev.pth"
+	@$(BIN)/uv pip install --quiet --python .venv-$*/bin/python --no-deps --requirement constraints/$*.txt
 	@touch $@
 
 .venv-peer/peer.stamp: constraints/bench.txt

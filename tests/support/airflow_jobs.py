@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from airflow_server import AirflowServer, Task
-from local_apps import running
+from local_apps import has_no_line_after, running
 
 from airflow_torchx._deferral import CURSOR_KEY
 from torchx_core.runner import Runner, get_runner
@@ -31,7 +31,7 @@ for i in range(4):
     print("line", i, flush=True)
 """
 
-def dag(dag_id, *, retries=2, dagrun_timeout=None, **arguments):
+def dag(dag_id, *, retries=2, dagrun_timeout=None, role={}, **arguments):
     with DAG(
         dag_id,
         schedule=None,
@@ -41,7 +41,7 @@ def dag(dag_id, *, retries=2, dagrun_timeout=None, **arguments):
     ) as made:
         TorchXRunOperator(
             task_id="t",
-            app=app("python3", "-c", CODE, "{{ params.folder }}", env={"API_TOKEN": "hunter22"}),
+            app=app("python3", "-c", CODE, "{{ params.folder }}", env={"API_TOKEN": "hunter22"}, **role),
             cfg="grace_s=1",
             retries=retries,
             retry_delay=timedelta(seconds=1),
@@ -69,7 +69,7 @@ class Job:
         """
         self.airflow = airflow
         self.runner = runner
-        self._folder = folder
+        self.folder = folder
         self._written = 0
         conf = {"handle": waits_for} if waits_for else {"folder": str(folder)}
         self.task: Task = airflow.trigger(dag_id, **conf)
@@ -78,7 +78,7 @@ class Job:
     def write(self, count: int = 1) -> None:
         """Let the app write its next lines."""
         for i in range(self._written, self._written + count):
-            (self._folder / str(i)).touch()
+            (self.folder / str(i)).touch()
         self._written += count
 
     def write_all(self) -> None:
@@ -91,8 +91,13 @@ class Job:
 
     def lines(self, try_number: int = 1) -> list[int]:
         """Return which of the app's lines the log of that try shows."""
-        log = self.airflow.log(self.task, try_number).splitlines()
-        return [int(line.removeprefix("[r/0] line ")) for line in log if line.startswith("[r/0] line ")]
+        return self.lines_in(self.airflow.log(self.task, try_number))
+
+    @staticmethod
+    def lines_in(log: str) -> list[int]:
+        """Return which of the app's lines are in this text."""
+        mark = "[r/0] line "
+        return [int(line.removeprefix(mark)) for line in log.splitlines() if line.startswith(mark)]
 
     def wait_for_saved_position(self) -> None:
         """Wait until Airflow knows that the lines so far are in the log."""
@@ -104,8 +109,7 @@ class Job:
 
     def _is_shown_to(self, cursor: str) -> bool:
         """Return whether whoever goes on from the cursor shows no line that the log shows already."""
-        batch = next(self.runner.follow(self.handle, cursor, tick_s=0.01))
-        return not any(True for _ in batch.lines())
+        return has_no_line_after(self.runner, self.handle, cursor)
 
     def process(self) -> int:
         """Return the process id of the running task; its parent is the supervisor."""
@@ -117,7 +121,7 @@ class Job:
 
     def processes(self) -> list[int]:
         """Return the living processes of all apps of this task."""
-        return running(str(self._folder))
+        return running(str(self.folder))
 
     def status(self) -> AppStatus:
         """Return the app's status now."""

@@ -24,7 +24,7 @@ from daemons import ends, free_port, start_daemon
 
 from torchx_core.testing import wait_until
 
-__all__ = ["AirflowServer", "Task"]
+__all__ = ["START_TIMEOUT_S", "AirflowServer", "Task"]
 
 START_TIMEOUT_S = 900.0
 STOP_TIMEOUT_S = 10.0
@@ -70,6 +70,8 @@ class AirflowServer:
         self._pids: dict[str, int] = {}
         self._orphans: list[psutil.Process] = []
         self._token = ""
+        self.components = COMPONENTS
+        """What runs, and the arguments of each."""
         self.state_dir = home / "state"
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
@@ -108,8 +110,8 @@ class AirflowServer:
         folder = self.home / "dags"
         folder.mkdir(parents=True)
         (folder / "dags.py").write_text(PROLOGUE + dags)
-        subprocess.run(self._command("db", "migrate"), env=self._env, check=True, capture_output=True)
-        for component in COMPONENTS:
+        self._run_command("db", "migrate")
+        for component in self.components:
             self._pids[component] = self._start(component)
         wait_until(self._is_healthy, START_TIMEOUT_S)
         self._token = self._call("GET", "/auth/token")["access_token"]
@@ -128,13 +130,19 @@ class AirflowServer:
         finally:
             file.write_text(before)
 
+    def _python(self) -> str:
+        return sys.executable
+
     def _command(self, *args: str) -> list[str]:
-        return [sys.executable, "-m", "airflow", *args]
+        return [self._python(), "-m", "airflow", *args]
+
+    def _run_command(self, *args: str) -> None:
+        subprocess.run(self._command(*args), env=self._env, check=True, capture_output=True)
 
     def _start(self, component: str) -> int:
         log = self.home / f"{component}.{len(list(self.home.glob('*.log')))}.log"
         env = {**self._env, **self._env_of.get(component, {})}
-        return start_daemon(self._command(component, *COMPONENTS[component]), env, log)
+        return start_daemon(self._command(component, *self.components[component]), env, log)
 
     def stop(self) -> None:
         """End all components, and whatever of theirs stays behind when one has to be killed."""

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchx_core import AppDef, Role
+from torchx_core import AppDef, Role, Runner
 from torchx_core.schedulers import Batch, LogLine
 from torchx_core.schedulers.local.liveness import is_served
 from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.specs import AppHandle
 from torchx_core.testing import wait_until
 
 # A grandchild that ignores SIGTERM, double-forks, leaves the session and wipes its environment.
@@ -48,6 +49,16 @@ def app_of(*argv: str, **role: object) -> AppDef:
 def lines_of(batches: Iterator[Batch]) -> list[LogLine]:
     """Return every line of the batches."""
     return [line for batch in batches for line in batch.lines()]
+
+
+def has_no_line_after(runner: Runner, handle: AppHandle, cursor: str | None) -> bool:
+    """Return whether the running app has written no line yet that comes after the cursor."""
+    for batch in runner.follow(handle, cursor, tick_s=0.01):
+        if any(True for _ in batch.lines()):
+            return False
+        if batch.answered and not batch.events:
+            break
+    return True
 
 
 def python(state_dir: Path, code: str, *args: str) -> subprocess.Popen[str]:

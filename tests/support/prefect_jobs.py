@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 from uuid import UUID
 
-from local_apps import cmdline, running
+from local_apps import cmdline, has_no_line_after, running
 from prefect_runs import FlowRun, ask_until
 
 from torchx_core.runner import Runner, get_runner
@@ -94,8 +94,7 @@ class Job:
 
     def _is_at_its_end(self, handle: AppHandle, cursor: str | None) -> bool:
         with self._runner() as runner:
-            batch = next(runner.follow(handle, cursor, tick_s=0.01))
-        return not any(True for _ in batch.lines())
+            return has_no_line_after(runner, handle, cursor)
 
     def first_lines(self, count: int) -> list[str]:
         """Return the first lines of all its apps, sorted."""

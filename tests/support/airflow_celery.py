@@ -1,0 +1,209 @@
+"""A real Airflow of several hosts: CeleryExecutor, Redis, PostgreSQL, and workers and triggerer elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow_server import START_TIMEOUT_S, AirflowServer, Task
+from daemons import ends
+from hosts import Host, Network, why_no_hosts
+
+from torchx_core.testing import wait_until
+
+__all__ = ["WORKERS", "CeleryAirflow", "why_no_celery"]
+
+PYTHON = Path(__file__).parents[2] / ".venv-celery" / "bin" / "python"
+WORKERS = ("a", "b")
+TRIGGERER = "c"
+_POSTGRES = Path("/var/lib/postgresql")
+_AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+
+
+def _postgres_programs() -> Path | None:
+    """Return where Debian keeps the newest PostgreSQL's programs."""
+    return max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
+
+
+def why_no_celery() -> str | None:
+    """Return why such an Airflow cannot be started here, or None when it can."""
+    if reason := why_no_hosts():
+        return reason
+    if shutil.which("redis-server") is None or _postgres_programs() is None or not PYTHON.exists():
+        return "Redis, PostgreSQL or .venv-celery is missing; `make test-deployment` installs them on Debian"
+    return None
+
+
+class CeleryAirflow(AirflowServer):
+    """Scheduler, DAG processor, API server and databases at the centre, workers on hosts of their own.
+
+    Every host has its own state directory and its own logs, under the same paths. DAGs and what else lies in
+    Airflow's home are the same on all.
+    """
+
+    def __init__(self, home: Path, env: Mapping[str, str]) -> None:
+        """Start nothing yet.
+
+        Args:
+            home: Where everything is kept.
+            env: What every component finds in its environment.
+        """
+        super().__init__(home)
+        self.network = Network({name: self._mounts(name) for name in (Network.CENTRE, *WORKERS, TRIGGERER)})
+        address = self.network.address
+        database = f"airflow@{address}:5432/airflow"
+        port = self._env["AIRFLOW__API__PORT"]
+        self.url = f"http://{address}:{port}"
+        self._env |= {
+            **env,
+            "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__CORE__HOSTNAME_CALLABLE": "airflow.utils.net.get_host_ip_address",
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__HOST": address,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2://{database}",
+            "AIRFLOW__CELERY__BROKER_URL": f"redis://{address}:6379/0",
+            "AIRFLOW__CELERY__RESULT_BACKEND": f"db+postgresql+psycopg2://{database}",
+            "AIRFLOW__CELERY__WORKER_CONCURRENCY": "2",
+            "AIRFLOW__CELERY_BROKER_TRANSPORT_OPTIONS__VISIBILITY_TIMEOUT": "30",
+        }
+        self.components = {**self.components, **{f"celery worker {name}": () for name in WORKERS}}
+
+    def _mounts(self, name: str) -> dict[Path, Path | str]:
+        own = self.home / "hosts" / name
+        mounts: dict[Path, Path | str] = {}
+        for folder in ("state", "logs"):
+            (own / folder).mkdir(parents=True, mode=0o700)
+            (self.home / folder).mkdir(exist_ok=True, mode=0o700)
+            mounts[self.home / folder] = own / folder
+        mounts[Path("/etc/hosts")] = own / "etc-hosts"
+        mounts[_POSTGRES] = "tmpfs"
+        return mounts
+
+    def state_dir_of(self, name: str) -> Path:
+        """Return where this machine sees the state directory of a host."""
+        return self.home / "hosts" / name / "state"
+
+    def start(self, dags: str) -> None:
+        """Switch the hosts on, start everything, and wait until all components answer."""
+        for name in (Network.CENTRE, *WORKERS, TRIGGERER):
+            address = self.network.address if name == Network.CENTRE else self.network.address_of(name)
+            (self.home / "hosts" / name / "etc-hosts").write_text(f"127.0.0.1 localhost\n{address} {name}\n")
+        self.network.start()
+        self._start_postgres()
+        redis = ["redis-server", "--bind", self.network.address, "--protected-mode", "no", "--save", ""]
+        self.network.centre.start(redis, os.environ, self.home / "redis.log")
+        super().start(dags)
+
+    def _start_postgres(self) -> None:
+        programs = _postgres_programs()
+        centre, data = self.network.centre, f"{_POSTGRES}/data"
+        centre.run("chown", "postgres:", str(_POSTGRES))
+        as_postgres = (*_AS_POSTGRES, "env", "-C", str(_POSTGRES))
+        centre.run(*as_postgres, f"{programs}/initdb", "-A", "trust", "-D", data)
+        centre.run(*as_postgres, "sh", "-c", f"echo host all all 10.214.0.0/16 trust >>{data}/pg_hba.conf")
+        listening = ["-h", self.network.address, "-k", str(_POSTGRES), "-c", "fsync=off", "-D", data]
+        centre.start(
+            [*as_postgres, f"{programs}/postgres", *listening], os.environ, self.home / "postgres.log"
+        )
+        self._tell_postgres("create role airflow login")
+        self._tell_postgres("create database airflow owner airflow")
+
+    def _tell_postgres(self, statement: str) -> None:
+        """Give a statement to the server as soon as it answers."""
+        command = (*_AS_POSTGRES, f"{_postgres_programs()}/psql", "-h", str(_POSTGRES), "-c", statement)
+
+        def is_done() -> bool:
+            try:
+                self.network.centre.run(*command)
+            except AssertionError as error:
+                return "already exists" in str(error)
+            return True
+
+        wait_until(is_done, START_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Switch all hosts off."""
+        self.network.stop()
+
+    def _python(self) -> str:
+        return str(PYTHON)
+
+    def _host_of(self, component: str) -> Host:
+        *_, name = component.split()
+        if name in WORKERS:
+            return self.network[name]
+        return self.network[TRIGGERER] if component == "triggerer" else self.network.centre
+
+    def _run_command(self, *args: str) -> None:
+        self.network.centre.run(*self._command(*args), env=self._env)
+
+    def _start(self, component: str) -> int:
+        log = self.home / f"{component}.{len(list(self.home.glob('*.log')))}.log"
+        words = component.split()
+        host = self._host_of(component)
+        options = self.components[component]
+        if words[0] == "celery":
+            pid_file = self.home / "hosts" / host.name / "worker.pid"
+            pid_file.unlink(missing_ok=True)
+            options = ("-H", f"celery@{words.pop()}", "-q", "default", "--pid", str(pid_file))
+        return host.start(self._command(*words, *options), self._env, log)
+
+    # --- what an operator does, and fate
+
+    def worker_of(self, task: Task) -> str:
+        """Return the name of the host on which the task runs."""
+        hostname = wait_until(lambda: self._ask("GET", task.path)["hostname"], 60)
+        (name,) = [name for name in WORKERS if self.network.address_of(name) == hostname]
+        return name
+
+    def kill_there(self, name: str, pid: int) -> None:
+        """Kill a process of a host, given as that numbers it."""
+        self.network[name].run("kill", "-KILL", str(pid))
+
+    def take_no_tasks(self, name: str) -> None:
+        """Have a worker go on with the tasks that it has, and begin no other."""
+        self._run_command("celery", "remove-queue", "-H", f"celery@{name}", "-q", "default")
+
+    def take_tasks(self, name: str) -> None:
+        """Have a worker begin tasks again."""
+        self._run_command("celery", "add-queue", "-H", f"celery@{name}", "-q", "default")
+
+    def worker_ends(self, name: str, timeout_s: float) -> bool:
+        """Return whether a worker has ended in that time."""
+        return ends(self.pid_of(f"celery worker {name}"), timeout_s)
+
+    def signal_worker(self, name: str, signum: signal.Signals) -> None:
+        """Send a signal to the first process of a worker."""
+        os.kill(self.pid_of(f"celery worker {name}"), signum)
+
+    def lose_host(self, name: str) -> None:
+        """Switch a worker's host off."""
+        self.network[name].switch_off()
+
+    def has_redelivered(self) -> bool:
+        """Return whether the broker has given a worker a task that already runs."""
+        logs = self.home.glob("celery worker*.log")
+        return any("ignoring redelivered message" in log.read_text() for log in logs)
+
+    def logged(self, task: Task, try_number: int) -> str:
+        """Return what the log files of one try have, on all hosts: Airflow's page asks its last worker."""
+        place = f"logs/dag_id={task.dag_id}/run_id={task.run_id}/task_id=t/attempt={try_number}.log*"
+        files = sorted((self.home / "hosts").glob(f"*/{place}"))
+        records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return "\n".join(
+            record["event"] for record in sorted(records, key=lambda each: str(each["timestamp"]))
+        )
+
+    def restore(self) -> None:
+        """Switch on what is off, and start the workers that are not there."""
+        for name in WORKERS:
+            if ends(self.network[name].pid, 0):
+                self.network.switch_on(name)
+            worker = f"celery worker {name}"
+            if self.worker_ends(name, 0):
+                self._pids[worker] = self._start(worker)
