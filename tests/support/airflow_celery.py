@@ -9,9 +9,10 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_server import START_TIMEOUT_S, AirflowServer, Task
+from airflow_server import AirflowServer, Task
 from daemons import ends
 from hosts import Host, Network, why_no_hosts
+from postgres import POSTGRES, start_postgres, why_no_postgres
 
 from torchx_core.testing import wait_until
 
@@ -20,21 +21,16 @@ __all__ = ["WORKERS", "CeleryAirflow", "why_no_celery"]
 PYTHON = Path(__file__).parents[2] / ".venv-celery" / "bin" / "python"
 WORKERS = ("a", "b")
 TRIGGERER = "c"
-_POSTGRES = Path("/var/lib/postgresql")
-_AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
-
-
-def _postgres_programs() -> Path | None:
-    """Return where Debian keeps the newest PostgreSQL's programs."""
-    return max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
 
 
 def why_no_celery() -> str | None:
     """Return why such an Airflow cannot be started here, or None when it can."""
     if reason := why_no_hosts():
         return reason
-    if shutil.which("redis-server") is None or _postgres_programs() is None or not PYTHON.exists():
-        return "Redis, PostgreSQL or .venv-celery is missing; `make test-deployment` installs them on Debian"
+    if reason := why_no_postgres():
+        return reason
+    if shutil.which("redis-server") is None or not PYTHON.exists():
+        return "Redis or .venv-celery is missing; `make test-deployment` installs them on Debian"
     return None
 
 
@@ -81,7 +77,7 @@ class CeleryAirflow(AirflowServer):
             (self.home / folder).mkdir(exist_ok=True, mode=0o700)
             mounts[self.home / folder] = own / folder
         mounts[Path("/etc/hosts")] = own / "etc-hosts"
-        mounts[_POSTGRES] = "tmpfs"
+        mounts[POSTGRES] = "tmpfs"
         return mounts
 
     def state_dir_of(self, name: str) -> Path:
@@ -94,37 +90,10 @@ class CeleryAirflow(AirflowServer):
             address = self.network.address if name == Network.CENTRE else self.network.address_of(name)
             (self.home / "hosts" / name / "etc-hosts").write_text(f"127.0.0.1 localhost\n{address} {name}\n")
         self.network.start()
-        self._start_postgres()
+        start_postgres(self.network, "airflow", self.home / "postgres.log")
         redis = ["redis-server", "--bind", self.network.address, "--protected-mode", "no", "--save", ""]
         self.network.centre.start(redis, os.environ, self.home / "redis.log")
         super().start(dags)
-
-    def _start_postgres(self) -> None:
-        programs = _postgres_programs()
-        centre, data = self.network.centre, f"{_POSTGRES}/data"
-        centre.run("chown", "postgres:", str(_POSTGRES))
-        as_postgres = (*_AS_POSTGRES, "env", "-C", str(_POSTGRES))
-        centre.run(*as_postgres, f"{programs}/initdb", "-A", "trust", "-D", data)
-        centre.run(*as_postgres, "sh", "-c", f"echo host all all 10.214.0.0/16 trust >>{data}/pg_hba.conf")
-        listening = ["-h", self.network.address, "-k", str(_POSTGRES), "-c", "fsync=off", "-D", data]
-        centre.start(
-            [*as_postgres, f"{programs}/postgres", *listening], os.environ, self.home / "postgres.log"
-        )
-        self._tell_postgres("create role airflow login")
-        self._tell_postgres("create database airflow owner airflow")
-
-    def _tell_postgres(self, statement: str) -> None:
-        """Give a statement to the server as soon as it answers."""
-        command = (*_AS_POSTGRES, f"{_postgres_programs()}/psql", "-h", str(_POSTGRES), "-c", statement)
-
-        def is_done() -> bool:
-            try:
-                self.network.centre.run(*command)
-            except AssertionError as error:
-                return "already exists" in str(error)
-            return True
-
-        wait_until(is_done, START_TIMEOUT_S)
 
     def stop(self) -> None:
         """Switch all hosts off."""

@@ -78,6 +78,8 @@ class Host:
 
     def switch_off(self) -> None:
         """End it at once with all that runs on it, as when its power fails."""
+        if self._power.stdin is None or self._power.stdin.closed:  # it is off
+            return
         os.kill(self.pid, signal.SIGKILL)
         self._power.communicate()
         assert ends(self.pid, 60)

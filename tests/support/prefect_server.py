@@ -47,8 +47,9 @@ class PrefectServer:
             home: Where its database and the output of all processes go.
         """
         self._home = home
+        self._address = "127.0.0.1"
         self._port = free_port()
-        self.url = f"http://127.0.0.1:{self._port}/api"
+        self.url = f"http://{self._address}:{self._port}/api"
         self._pids: list[int] = []
         self._server = 0
         # Of now: a process that outlives the test that starts it must not carry that test's mark.
@@ -57,7 +58,7 @@ class PrefectServer:
     def start(self) -> None:
         """Start it on its port and its database, and wait until it answers."""
         self._home.mkdir(parents=True, exist_ok=True)
-        address = ("--host", "127.0.0.1", "--port", str(self._port))
+        address = ("--host", self._address, "--port", str(self._port))
         self._server = self._start("server", str(PROGRAM), "server", "start", *address)
         wait_until(lambda: self._answers() or ends(self._server, 0), START_S)
         assert not ends(self._server, 0), self.output("server")

@@ -1,0 +1,87 @@
+"""A real Prefect of several hosts: the server on PostgreSQL, and process workers on hosts of their own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import prefect_host_flows
+from hosts import Network
+from postgres import POSTGRES, start_postgres
+from prefect import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect_server import PrefectServer
+
+__all__ = ["DEPLOYMENT", "WORKERS", "PrefectHosts"]
+
+PROGRAM = Path(prefect_host_flows.__file__)
+POOL = "hosts"
+WORKERS = ("a", "b")
+DEPLOYMENT = f"followed/{POOL}"
+
+
+class PrefectHosts(PrefectServer):
+    """The server at the centre; each host has a state directory and a home of Prefect of its own."""
+
+    def __init__(self, home: Path, **env: str) -> None:
+        """Start nothing yet.
+
+        Args:
+            home: Where everything is kept.
+            env: What the workers find in their environment.
+        """
+        super().__init__(home / "prefect")
+        self._folder = home
+        self.workers: dict[str, int] = {}
+        """The workers' processes, as this machine numbers them."""
+        self._worker_env = {**env, "TORCHX_STATE_DIR": str(home / "state")}
+        self.network = Network({name: self._mounts(name) for name in (Network.CENTRE, *WORKERS)})
+        self._address = self.network.address
+        self.url = f"http://{self._address}:{self._port}/api"
+        database = f"postgresql+asyncpg://prefect@{self._address}:5432/prefect"
+        self._env |= {"PREFECT_UI_API_URL": self.url, "PREFECT_API_DATABASE_CONNECTION_URL": database}
+
+    def _mounts(self, name: str) -> dict[Path, Path | str]:
+        mounts: dict[Path, Path | str] = {}
+        for part in ("state", "prefect"):
+            own = self._folder / "hosts" / name / part
+            own.mkdir(parents=True, mode=0o700)
+            (self._folder / part).mkdir(exist_ok=True, mode=0o700)
+            mounts[self._folder / part] = own
+        mounts[POSTGRES] = "tmpfs"
+        return mounts
+
+    def state_dir_of(self, name: str) -> Path:
+        """Return where this machine sees the state directory of a host."""
+        return self._folder / "hosts" / name / "state"
+
+    def start(self) -> None:
+        """Switch the hosts on, start PostgreSQL and the server, and deploy the flow."""
+        self.network.start()
+        start_postgres(self.network, "prefect", self._folder / "postgres.log")
+        super().start()
+        with self.here(), get_client(sync_client=True) as client:
+            client.create_work_pool(WorkPoolCreate(name=POOL, type="process"), overwrite=True)
+            client.create_deployment(
+                client.create_flow_from_name(prefect_host_flows.followed.name),
+                POOL,
+                work_pool_name=POOL,
+                path=str(PROGRAM.parent),
+                entrypoint=f"{PROGRAM.name}:followed",
+            )
+
+    def stop(self) -> None:
+        """Switch all hosts off."""
+        self.network.stop()
+
+    def start_worker(self, name: str) -> None:
+        """Start the worker of a host."""
+        words = ("-m", "prefect", "worker", "start", "--pool", POOL, "--name", name)
+        self.workers[name] = self.run(name, *words, **self._worker_env)
+
+    def _start(self, name: str, *args: str, **env: str) -> int:
+        host = self.network[name] if name in WORKERS else self.network.centre
+        return host.start([sys.executable, *args], {**self._env, **env}, self._log(name))
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
