@@ -39,7 +39,8 @@ class PrefectHosts(PrefectServer):
         self._address = self.network.address
         self.url = f"http://{self._address}:{self._port}/api"
         database = f"postgresql+asyncpg://prefect@{self._address}:5432/prefect"
-        self._env |= {"PREFECT_UI_API_URL": self.url, "PREFECT_API_DATABASE_CONNECTION_URL": database}
+        self._env["PREFECT_UI_API_URL"] = self.url
+        self._env["PREFECT_API_DATABASE_CONNECTION_URL"] = database
 
     def _mounts(self, name: str) -> dict[Path, Path | str]:
         mounts: dict[Path, Path | str] = {}

@@ -53,7 +53,12 @@ class PrefectServer:
         self._pids: list[int] = []
         self._server = 0
         # Of now: a process that outlives the test that starts it must not carry that test's mark.
-        self._env = {**os.environ, **SETTINGS, "PREFECT_HOME": str(home), "PREFECT_UI_API_URL": self.url}
+        self._env: dict[str, str] = {
+            **os.environ,
+            **SETTINGS,
+            "PREFECT_HOME": str(home),
+            "PREFECT_UI_API_URL": self.url,
+        }
 
     def start(self) -> None:
         """Start it on its port and its database, and wait until it answers."""
