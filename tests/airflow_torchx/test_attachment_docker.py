@@ -8,14 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
-import docker
 import pytest
 from docker_apps import new_runner
-from docker_engine import DockerEngine, free_number, why_no_engine
-from docker_images import PYTHON_IMAGE, import_images
+from docker_engine import why_no_engine
+from docker_images import PYTHON_IMAGE, stocked_engine
 from local_apps import app_of
 from task_bench import Crash, DictMemory, Request, Screen
 from task_tries import make_try
@@ -53,14 +51,8 @@ def url(private_home: Path) -> Iterator[str]:
     """Start an engine for this module, with the images of the tests."""
     if reason := why_no_engine():
         pytest.skip(reason)
-    engine = DockerEngine(private_home / "airflow", free_number())
-    try:
-        engine.start()
-        with closing(docker.DockerClient(base_url=engine.url)) as client:
-            import_images(client)
+    with stocked_engine(private_home / "airflow") as engine:
         yield engine.url
-    finally:
-        engine.stop()
 
 
 @pytest.fixture

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
 from pathlib import Path
 
-import docker
 import pytest
 from airflow_celery import WORKERS, CeleryAirflow, why_no_celery
 from airflow_jobs import CODE, Job
-from docker_engine import DockerEngine, free_number, why_no_engine
-from docker_images import PYTHON_IMAGE, import_images
+from docker_engine import why_no_engine
+from docker_images import PYTHON_IMAGE, stocked_engine
 from local_apps import running
 
-from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
@@ -45,48 +42,33 @@ dag("short-local", scheduler="local_cwd", lease_s=20.0)
 """
 
 
-class Deployment:
-    """The Airflow, the Docker Engine that all its hosts reach, and what runs tasks there."""
-
-    def __init__(self, airflow: CeleryAirflow, docker_host: str) -> None:
-        self.airflow = airflow
-        self._docker_host = docker_host
-
-    def runner(self, host: str) -> Runner:
-        """Return what sees the apps of a host, and those of the engine."""
-        return get_runner(state_dir=str(self.airflow.state_dir_of(host)), docker_host=self._docker_host)
-
-
 @pytest.fixture(scope="module")
-def deployment(private_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def celery(private_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CeleryAirflow]:
     """Start everything once."""
     if reason := why_no_celery() or why_no_engine():
         pytest.skip(reason)
-    with ExitStack() as stack:
-        engine = DockerEngine(private_home / "celery", free_number())
-        stack.callback(engine.stop)
-        engine.start()
-        with closing(docker.DockerClient(base_url=engine.url)) as client:
-            import_images(client)
-        airflow = CeleryAirflow(tmp_path_factory.mktemp("airflow"), {"DOCKER_HOST": engine.url})
+    with stocked_engine(private_home / "celery") as engine:
+        airflow = CeleryAirflow(tmp_path_factory.mktemp("airflow"), engine.url)
         (airflow.home / "folders").mkdir()
-        stack.callback(airflow.stop)
-        airflow.start(DAGS)
-        yield Deployment(airflow, engine.url)
+        try:
+            airflow.start(DAGS)
+            yield airflow
+        finally:
+            airflow.stop()
 
 
 class CeleryJob(Job):
     """A job on one of the hosts."""
 
-    def __init__(self, deployment: Deployment, folder: Path, dag_id: str) -> None:
-        self.celery = deployment.airflow
-        super().__init__(deployment.airflow, deployment.runner(WORKERS[0]), folder, dag_id)
+    def __init__(self, celery: CeleryAirflow, folder: Path, dag_id: str) -> None:
+        self.celery = celery
+        super().__init__(celery, celery.runner(WORKERS[0]), folder, dag_id)
         self.host = self.celery.worker_of(self.task)
         """On which it was submitted."""
         (self.other,) = set(WORKERS) - {self.host}
         """The other worker's."""
         self.runner.close()
-        self.runner = deployment.runner(self.host)
+        self.runner = celery.runner(self.host)
         self.scheduler = self.handle.partition(":")[0]
 
     def handles(self) -> list[str]:
@@ -100,7 +82,7 @@ class CeleryJob(Job):
 
     def kill_process(self) -> None:
         """Kill the task's process on its host."""
-        self.celery.kill_there(self.host, self.process())
+        self.celery.network[self.host].run("kill", "-KILL", str(self.process()))
 
     def check_followed(self, tries: int) -> None:
         """Check that the app went on and ended well, and that the tries show each line once."""
@@ -115,14 +97,14 @@ StartAs = Callable[[str], CeleryJob]
 
 
 @pytest.fixture
-def start(deployment: Deployment, tmp_path: Path) -> Iterator[StartAs]:
+def start(celery: CeleryAirflow, tmp_path: Path) -> Iterator[StartAs]:
     """Return what runs the task of a DAG until its first line is shown, and clean up behind it."""
-    folder = deployment.airflow.home / "folders" / tmp_path.name
+    folder = celery.home / "folders" / tmp_path.name
     folder.mkdir()
     jobs: list[CeleryJob] = []
 
     def start(dag_id: str) -> CeleryJob:
-        job = CeleryJob(deployment, folder, dag_id)
+        job = CeleryJob(celery, folder, dag_id)
         jobs.append(job)
         job.write()
         if not dag_id.startswith("deferred"):
@@ -131,7 +113,7 @@ def start(deployment: Deployment, tmp_path: Path) -> Iterator[StartAs]:
         return job
 
     yield start
-    deployment.airflow.restore()
+    celery.restore()
     for job in jobs:
         for app in job.runner.list(job.scheduler):
             job.runner.cancel(app.app_handle, grace_s=0)
@@ -144,7 +126,7 @@ def start(deployment: Deployment, tmp_path: Path) -> Iterator[StartAs]:
 def test_an_app_on_an_engine_outlives_the_host_of_its_worker(start: StartAs) -> None:
     """The retry on the other host follows it, and shows no line that went to the log of the first."""
     job = start("followed-docker")
-    job.celery.lose_host(job.host)
+    job.celery.network[job.host].switch_off()
     job.celery.wait_for(job.task, "running", 2)
     job.write_all()
     job.check_followed(tries=2)
@@ -154,7 +136,7 @@ def test_an_app_on_an_engine_outlives_the_host_of_its_worker(start: StartAs) -> 
 def test_a_local_app_that_died_with_its_host_is_replaced_on_the_other(start: StartAs) -> None:
     """Nobody there can know it until its lease is over; the host that comes back runs nothing of it."""
     job = start("short-local")
-    job.celery.lose_host(job.host)
+    job.celery.network[job.host].switch_off()
     wait_until(lambda: not job.processes(), 60)
     job.write_all()
     job.celery.wait_for(job.task, "success", 2)
@@ -202,7 +184,6 @@ def test_when_its_worker_is_gone_a_local_app_waits_for_it(start: StartAs, signum
     job.celery.take_no_tasks(job.other)
     job.write_all()
     job.check_followed(tries=2)
-    job.celery.take_tasks(job.other)
 
 
 @pytest.mark.parametrize("scheduler", ["local", "docker"])
@@ -220,7 +201,6 @@ def test_a_retry_comes_to_the_other_host(start: StartAs, scheduler: str) -> None
     job.celery.take_no_tasks(job.other)
     job.write_all()
     job.check_followed(tries=2)
-    job.celery.take_tasks(job.other)
 
 
 @pytest.mark.parametrize("scheduler", ["local", "docker"])

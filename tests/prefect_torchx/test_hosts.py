@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
-import docker
 import pytest
 from daemons import ends
-from docker_engine import DockerEngine, free_number, why_no_engine
-from docker_images import PYTHON_IMAGE, import_images
+from docker_engine import why_no_engine
+from docker_images import PYTHON_IMAGE, stocked_engine
 from hosts import why_no_hosts
 from local_apps import running
 from postgres import why_no_postgres
@@ -51,14 +50,8 @@ def engine(private_home: Path) -> Iterator[str]:
     """Start an engine that every host reaches."""
     if reason := why_no_engine() or why_no_hosts() or why_no_postgres():
         pytest.skip(reason)
-    engine = DockerEngine(private_home / "hosts", free_number())
-    try:
-        engine.start()
-        with closing(docker.DockerClient(base_url=engine.url)) as client:
-            import_images(client)
+    with stocked_engine(private_home / "hosts") as engine:
         yield engine.url
-    finally:
-        engine.stop()
 
 
 Start = Callable[[str], tuple[PrefectHosts, HostJob]]

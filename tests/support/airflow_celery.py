@@ -6,14 +6,14 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_server import AirflowServer, Task
 from daemons import ends
-from hosts import Host, Network, why_no_hosts
+from hosts import Host, Network, own_folders, why_no_hosts
 from postgres import POSTGRES, start_postgres, why_no_postgres
 
+from torchx_core.runner import Runner, get_runner
 from torchx_core.testing import wait_until
 
 __all__ = ["WORKERS", "CeleryAirflow", "why_no_celery"]
@@ -41,21 +41,22 @@ class CeleryAirflow(AirflowServer):
     Airflow's home are the same on all.
     """
 
-    def __init__(self, home: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, docker_host: str) -> None:
         """Start nothing yet.
 
         Args:
             home: Where everything is kept.
-            env: What every component finds in its environment.
+            docker_host: A Docker Engine that all hosts reach.
         """
         super().__init__(home)
         self.network = Network({name: self._mounts(name) for name in (Network.CENTRE, *WORKERS, TRIGGERER)})
+        self._without_tasks: set[str] = set()
         address = self.network.address
         database = f"airflow@{address}:5432/airflow"
         port = self._env["AIRFLOW__API__PORT"]
         self.url = f"http://{address}:{port}"
         self._env |= {
-            **env,
+            "DOCKER_HOST": docker_host,
             "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__CORE__HOSTNAME_CALLABLE": "airflow.utils.net.get_host_ip_address",
@@ -70,19 +71,13 @@ class CeleryAirflow(AirflowServer):
         self.components = {**self.components, **{f"celery worker {name}": () for name in WORKERS}}
 
     def _mounts(self, name: str) -> dict[Path, Path | str]:
-        own = self.home / "hosts" / name
-        mounts: dict[Path, Path | str] = {}
-        for folder in ("state", "logs"):
-            (own / folder).mkdir(parents=True, mode=0o700)
-            (self.home / folder).mkdir(exist_ok=True, mode=0o700)
-            mounts[self.home / folder] = own / folder
-        mounts[Path("/etc/hosts")] = own / "etc-hosts"
-        mounts[POSTGRES] = "tmpfs"
-        return mounts
+        mounts = own_folders(self.home, name, "state", "logs")
+        return {**mounts, Path("/etc/hosts"): self.home / "hosts" / name / "etc-hosts", POSTGRES: "tmpfs"}
 
-    def state_dir_of(self, name: str) -> Path:
-        """Return where this machine sees the state directory of a host."""
-        return self.home / "hosts" / name / "state"
+    def runner(self, name: str) -> Runner:
+        """Return what sees the apps of a host, and those of the engine that all hosts reach."""
+        state_dir = self.home / "hosts" / name / "state"
+        return get_runner(state_dir=str(state_dir), docker_host=self._env["DOCKER_HOST"])
 
     def start(self, dags: str) -> None:
         """Switch the hosts on, start everything, and wait until all components answer."""
@@ -130,17 +125,18 @@ class CeleryAirflow(AirflowServer):
         (name,) = [name for name in WORKERS if self.network.address_of(name) == hostname]
         return name
 
-    def kill_there(self, name: str, pid: int) -> None:
-        """Kill a process of a host, given as that numbers it."""
-        self.network[name].run("kill", "-KILL", str(pid))
-
     def take_no_tasks(self, name: str) -> None:
         """Have a worker go on with the tasks that it has, and begin no other."""
-        self._run_command("celery", "remove-queue", "-H", f"celery@{name}", "-q", "default")
+        self._change_queue("remove", name)
+        self._without_tasks.add(name)
 
     def take_tasks(self, name: str) -> None:
         """Have a worker begin tasks again."""
-        self._run_command("celery", "add-queue", "-H", f"celery@{name}", "-q", "default")
+        self._change_queue("add", name)
+        self._without_tasks.discard(name)
+
+    def _change_queue(self, verb: str, name: str) -> None:
+        self._run_command("celery", f"{verb}-queue", "-H", f"celery@{name}", "-q", "default")
 
     def worker_ends(self, name: str, timeout_s: float) -> bool:
         """Return whether a worker has ended in that time."""
@@ -149,10 +145,6 @@ class CeleryAirflow(AirflowServer):
     def signal_worker(self, name: str, signum: signal.Signals) -> None:
         """Send a signal to the first process of a worker."""
         os.kill(self.pid_of(f"celery worker {name}"), signum)
-
-    def lose_host(self, name: str) -> None:
-        """Switch a worker's host off."""
-        self.network[name].switch_off()
 
     def has_redelivered(self) -> bool:
         """Return whether the broker has given a worker a task that already runs."""
@@ -169,10 +161,13 @@ class CeleryAirflow(AirflowServer):
         )
 
     def restore(self) -> None:
-        """Switch on what is off, and start the workers that are not there."""
+        """Switch on what is off, start the workers that are not there, and let all of them take tasks."""
         for name in WORKERS:
             if ends(self.network[name].pid, 0):
                 self.network.switch_on(name)
             worker = f"celery worker {name}"
             if self.worker_ends(name, 0):
                 self._pids[worker] = self._start(worker)
+                self._without_tasks.discard(name)
+        for name in sorted(self._without_tasks):
+            self.take_tasks(name)

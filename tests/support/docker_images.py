@@ -10,12 +10,14 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from importlib.util import cache_from_source
 from pathlib import Path
 
 import docker
+from docker_engine import DockerEngine, free_number
 
-__all__ = ["PYTHON_IMAGE", "SHELL_IMAGE", "import_images"]
+__all__ = ["PYTHON_IMAGE", "SHELL_IMAGE", "import_images", "stocked_engine"]
 
 SHELL_IMAGE = "torchx-test-shell:latest"
 """busybox and nothing else."""
@@ -125,3 +127,16 @@ def _text(tar: tarfile.TarFile, name: str, text: str) -> None:
     file = tarfile.TarInfo(name)
     file.size = len(text)
     tar.addfile(file, io.BytesIO(text.encode()))
+
+
+@contextmanager
+def stocked_engine(root: Path) -> Iterator[DockerEngine]:
+    """Yield an engine of its own that keeps everything in the folder and has the images of the tests."""
+    engine = DockerEngine(root, free_number())
+    try:
+        engine.start()
+        with closing(docker.DockerClient(base_url=engine.url)) as client:
+            import_images(client)
+        yield engine
+    finally:
+        engine.stop()

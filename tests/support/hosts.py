@@ -23,7 +23,7 @@ from daemons import ends, start_daemon
 
 from torchx_core.testing import wait_until
 
-__all__ = ["Host", "Network", "why_no_hosts"]
+__all__ = ["Host", "Network", "own_folders", "why_no_hosts"]
 
 _ENV = {**os.environ}  # a test's own marks are not in it
 _TOOLS = ("unshare", "nsenter", "ip", "mount")
@@ -35,6 +35,16 @@ def why_no_hosts() -> str | None:
         return "hosts of our own need Linux and root"
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     return f"not installed: {', '.join(missing)}" if missing else None
+
+
+def own_folders(home: Path, host: str, *parts: str) -> dict[Path, Path | str]:
+    """Make folders that this host alone has under these names in `home`; return them as its mounts."""
+    mounts: dict[Path, Path | str] = {}
+    for part in parts:
+        (home / "hosts" / host / part).mkdir(parents=True, mode=0o700)
+        (home / part).mkdir(exist_ok=True, mode=0o700)
+        mounts[home / part] = home / "hosts" / host / part
+    return mounts
 
 
 class Host:

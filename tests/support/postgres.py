@@ -47,10 +47,10 @@ def start_postgres(network: Network, name: str, log: Path) -> None:
     options = ["-h", network.address, "-k", str(POSTGRES), "-c", "fsync=off", "-D", str(data)]
     centre.start([*_AS_POSTGRES, f"{programs}/postgres", *options], os.environ, log)
     for statement in (f"create role {name} login", f"create database {name} owner {name}"):
-        _tell(network, [*_AS_POSTGRES, f"{programs}/psql", "-h", str(POSTGRES), "-c", statement])
+        _execute(network, [*_AS_POSTGRES, f"{programs}/psql", "-h", str(POSTGRES), "-c", statement])
 
 
-def _tell(network: Network, command: list[str]) -> None:
+def _execute(network: Network, command: list[str]) -> None:
     """Run the command as soon as the server answers."""
 
     def is_done() -> bool:

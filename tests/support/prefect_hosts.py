@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import prefect_host_flows
-from hosts import Network
+from hosts import Network, own_folders
 from postgres import POSTGRES, start_postgres
 from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -43,14 +43,7 @@ class PrefectHosts(PrefectServer):
         self._env["PREFECT_API_DATABASE_CONNECTION_URL"] = database
 
     def _mounts(self, name: str) -> dict[Path, Path | str]:
-        mounts: dict[Path, Path | str] = {}
-        for part in ("state", "prefect"):
-            own = self._folder / "hosts" / name / part
-            own.mkdir(parents=True, mode=0o700)
-            (self._folder / part).mkdir(exist_ok=True, mode=0o700)
-            mounts[self._folder / part] = own
-        mounts[POSTGRES] = "tmpfs"
-        return mounts
+        return {**own_folders(self._folder, name, "state", "prefect"), POSTGRES: "tmpfs"}
 
     def state_dir_of(self, name: str) -> Path:
         """Return where this machine sees the state directory of a host."""

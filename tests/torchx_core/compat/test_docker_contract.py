@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-import docker
 import pytest
-from docker_engine import DockerEngine, free_number, why_no_engine
-from docker_images import PYTHON_IMAGE, import_images
+from docker_engine import DockerEngine, why_no_engine
+from docker_images import PYTHON_IMAGE, stocked_engine
 
 from torchx_core import Runner, get_runner
 from torchx_core.testing import SchedulerContract
@@ -22,14 +20,8 @@ def engine(private_home: Path) -> Iterator[DockerEngine]:
     """Start an engine for this module, with the images of the tests."""
     if reason := why_no_engine():
         pytest.skip(reason)
-    engine = DockerEngine(private_home / "upstream", free_number())
-    try:
-        engine.start()
-        with closing(docker.DockerClient(base_url=engine.url)) as client:
-            import_images(client)
+    with stocked_engine(private_home / "upstream") as engine:
         yield engine
-    finally:
-        engine.stop()
 
 
 @pytest.mark.deployment  # TorchX stops containers one after the other, and each holds out for ten seconds

@@ -9,8 +9,8 @@ from pathlib import Path
 import docker
 import pytest
 from docker_apps import connected
-from docker_engine import DockerEngine, free_number, why_no_engine
-from docker_images import import_images
+from docker_engine import DockerEngine, why_no_engine
+from docker_images import stocked_engine
 
 from torchx_core.schedulers.docker.client import Engine
 
@@ -30,14 +30,8 @@ def frail_engine(private_home: Path) -> Iterator[DockerEngine]:
 def _engine(root: Path) -> Iterator[DockerEngine]:
     if reason := why_no_engine():
         pytest.skip(reason)
-    engine = DockerEngine(root, free_number())
-    try:
-        engine.start()
-        with closing(docker.DockerClient(base_url=engine.url)) as client:
-            import_images(client)
+    with stocked_engine(root) as engine:
         yield engine
-    finally:
-        engine.stop()
 
 
 @pytest.fixture
