@@ -6,8 +6,9 @@ may end; the engine may take the process for dead and run the next try, to its e
 and somebody may end the task. A retry may come to another host, where nobody knows the app: it waits until
 the app's lease is over, and runs it again.
 
-Not explored: that who submits is frozen for longer than a lease, and a retry comes to another host meanwhile;
-and clears. The state store answers to nobody but the present try, as Airflow's does.
+Not explored: that who submits, or in Prefect is about to, is frozen for longer than a lease, and a retry
+comes to another host meanwhile; and clears. The state store answers to nobody but the present try, as
+Airflow's does.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from airflow_torchx._record import AirflowUnavailableError, Record
 from airflow_torchx._sight import LOOK_AGAIN_S, OutOfSightError
 from airflow_torchx._tries import TaskTry
 from prefect_torchx import attachment as prefect_attachment
-from prefect_torchx.driver import Follow, Procedure
+from prefect_torchx import unseen
+from prefect_torchx.driver import Follow, Pause, Procedure
 from prefect_torchx.naming import FlowTry, Holder, Work
-from prefect_torchx.position import START, Position
+from prefect_torchx.position import START, End, NotedApp, Position
 from torchx_core.errors import TorchXError
 from torchx_core.launch import AppRequest
 from torchx_core.runner import Runner
-from torchx_core.schedulers import AppEvent
+from torchx_core.schedulers import AppEvent, Batch, StateChanged
 from torchx_core.specs import AppHandle, AppState, AppStatus
 
 T = TypeVar("T")
@@ -54,6 +56,8 @@ class Task(ABC):
 
     reasons: tuple[str, ...]
     """Why somebody ends it."""
+    submits: frozenset[str] = frozenset({"submit", "start"})
+    """At which requests a process is about to start an app."""
 
     def __init__(self, choices: Choices) -> None:
         """Have begun nothing."""
@@ -124,7 +128,7 @@ class Task(ABC):
         if made in ENDS:
             self.apps.end(ENDS[made])
         if made == FROZEN:
-            self.is_submitting |= request in {"submit", "start"}
+            self.is_submitting |= request in self.submits
             self.tries()
             self.apps.process, self.apps.host = process, host
         if made in reasons:
@@ -146,8 +150,8 @@ class Task(ABC):
         """Tell the process that somebody wants its end."""
 
     def hosts(self) -> tuple[str, ...]:
-        """Return the other hosts to which a retry may come."""
-        return ()
+        """Return the other hosts: any worker may get a retry."""
+        return ("b",)
 
 
 class Log:
@@ -194,10 +198,6 @@ class AirflowTask(Task):
 
     def interrupt(self) -> None:
         """Do nothing: the process hears of it when it looks."""
-
-    def hosts(self) -> tuple[str, ...]:
-        """Any worker may get a retry."""
-        return ("b",)
 
     def salt(self, this_try: TaskTry) -> str:
         """Return what makes ids unique."""
@@ -255,10 +255,13 @@ class PrefectTask(Task):
     """A task of Prefect's; each of its tries is one of the task run, or of a later start of the flow run."""
 
     reasons = ("a user ends the task",)
+    submits = frozenset({"status", "list", "open", "submit", "start"})
 
     def __init__(self, choices: Choices) -> None:
         """Have no holder."""
         super().__init__(choices)
+        self.notes: dict[AppHandle, NotedApp] = {}
+        self.tokens: dict[int, str] = {}
         self.holds: dict[int, prefect_attachment.Attachment] = {}
         self.flow_try, self.task_try = 1, 0
 
@@ -273,6 +276,7 @@ class PrefectTask(Task):
             task_try=self.task_try,
             call=f"c{number}",
         )
+        self.tokens[number] = me.token
         attachment = self.holds[number] = prefect_attachment.Attachment(self.runner, Log(), self, me)
         request = prefect_attachment.Request(
             app=cast("AppRequest", Request(self.apps)), work=Work(name="w", identity="w"), shared=False
@@ -285,10 +289,19 @@ class PrefectTask(Task):
             return None
 
     def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
-        """Return the place in the app's output."""
-        del handle, fresh
-        self.happen("open")()
+        """Write the app down, and return the place in its output."""
+        after = self.happen("open")
+        if fresh or handle not in self.notes:
+            holder, host = self.tokens[self.apps.process], self.apps.host
+            self.notes[handle] = NotedApp(
+                "run", None, 0, has_hidden=False, limit_bytes=None, host=host, holder=holder
+            )
+        after()
         return START
+
+    def noted(self, handle: AppHandle) -> NotedApp | None:
+        """Return what was written down, on whatever host."""
+        return self.notes.get(handle)
 
     def find(self, handle: AppHandle) -> Position | None:
         """Return the place in the app's output."""
@@ -311,12 +324,25 @@ class PrefectTask(Task):
                 return cast("T", stop.value)
             if self.wanted:
                 raise Gone
+            if isinstance(effect, Pause):
+                self.apps.pass_time(effect.seconds)
             if isinstance(effect, Follow):
                 for batch in self.apps.follow(effect.handle):
-                    if not effect.take(batch):
+                    is_all = not effect.take(batch)
+                    self._note(effect.handle, batch)
+                    if is_all:
                         break
                     if self.wanted:
                         raise Gone
+
+    def _note(self, handle: AppHandle, batch: Batch) -> None:
+        """Write down how far the log is, on the server."""
+        noted = self.notes[handle]
+        ends = (
+            End.of(event.status) for event in batch.events if isinstance(event, StateChanged) and event.status
+        )
+        position = Position(cursor=batch.cursor, shown_bytes=0, end=next(ends, None))
+        self.notes[handle] = noted._replace(position=position, changes=noted.changes + 1)
 
 
 @pytest.fixture(autouse=True)
@@ -328,6 +354,9 @@ def clock_and_host(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
         monkeypatch.setattr(module, "this_host", lambda: tasks[-1].apps.host)
         monkeypatch.setattr(module, "time", lambda: tasks[-1].apps.now)
     monkeypatch.setattr(_attachment, "monotonic", lambda: next(ticks))
+    monkeypatch.setattr(unseen, "gethostname", lambda: tasks[-1].apps.host)
+    for module in (unseen, prefect_attachment):
+        monkeypatch.setattr(module, "monotonic", lambda: tasks[-1].apps.now)
     monkeypatch.setattr(Persistence, "pause", lambda self, _seconds: self._look())
     return tasks
 

@@ -17,10 +17,11 @@ from hosts import why_no_hosts
 from local_apps import running
 from postgres import why_no_postgres
 from prefect_hosts import DEPLOYMENT, PrefectHosts
-from prefect_jobs import Job
-from prefect_runs import FlowRun
+from prefect_jobs import WAIT_S, Job
+from prefect_runs import FlowRun, ask_until
 
 from torchx_core.runner import Runner, get_runner
+from torchx_core.schedulers import StateChanged
 from torchx_core.specs import AppHandle, AppState
 from torchx_core.testing import wait_until
 
@@ -40,6 +41,15 @@ class HostJob(Job):
         """Return every app that the first host sees, oldest first."""
         with self._runner() as runner:
             return [app.app_handle for app in runner.list(self._scheduler)]
+
+    def lives_on(self, host: str) -> list[list[StateChanged]]:
+        """Return the states that each local app of a host has been through, once all have ended."""
+        with get_runner(self.session, state_dir=str(self._hosts.state_dir_of(host))) as runner:
+            return [self._life(runner, app.app_handle) for app in runner.list("local_cwd")]
+
+    def _life(self, runner: Runner, handle: AppHandle) -> list[StateChanged]:
+        events = (event for batch in runner.follow(handle) for event in batch.events)
+        return [event for event in events if isinstance(event, StateChanged)]
 
     def _runner(self) -> Runner:
         return get_runner(self.session, state_dir=str(self._state_dir), docker_host=self._docker_host)
@@ -104,15 +114,45 @@ def test_an_app_on_an_engine_is_followed_from_the_other_host(start: Start, how: 
     wait_until(lambda: not running(str(job.folder)), 60)
 
 
-def test_a_local_app_that_died_with_its_host_is_begun_anew_on_the_other(start: Start) -> None:
-    """Its first line comes again, as the new app writes it again."""
+@pytest.mark.parametrize("how", ["the host is gone", "the app lives"])
+def test_a_local_app_of_another_host_is_over_before_the_next_one_begins(start: Start, how: str) -> None:
+    """Nobody can tell from here whether it lives; its first line comes again, as the new app writes it."""
     hosts, job = start("local_cwd")
-    hosts.network["a"].switch_off()
-    wait_until(lambda: not running(str(job.folder)), 60)
+    if how == "the host is gone":
+        hosts.network["a"].switch_off()
+        wait_until(lambda: not running(str(job.folder)), 60)
+    else:
+        hosts.network["a"].run("kill", "-KILL", str(job.pid))
+        os.kill(hosts.workers["a"], signal.SIGKILL)
     hosts.start_worker("b")
     job.run.run_again()
     job.starts(2)
+    ask_until(lambda: "the lease of " in "\n".join(job.run.lines()), WAIT_S)
     job.write(4)
     job.run.wait_for("Completed")
     assert job.lines() == sorted([*job.first_lines(1), *job.first_lines(4)])
+    assert "waiting until it has ended, 60 s without a follower at most" in "\n".join(job.run.lines())
+    wait_until(lambda: not running(str(job.folder)), 60)
+    if how == "the app lives":
+        [first], [second] = job.lives_on("a"), job.lives_on("b")
+        assert (first[-1].state, second[-1].state) == (AppState.CANCELLED, AppState.SUCCEEDED)
+        assert first[-1].time < second[0].time
+
+
+def test_a_local_app_that_is_still_followed_on_another_host_is_not_run_again(start: Start) -> None:
+    """The flow run's process was taken for dead, and is not: the app is run once, and its end counts."""
+    hosts, job = start("local_cwd")
+    os.kill(hosts.workers["a"], signal.SIGKILL)
+    hosts.start_worker("b")
+    job.run.run_again()
+    job.starts(2)
+    ask_until(lambda: "waiting until it has ended" in "\n".join(job.run.lines()), WAIT_S)
+    job.write(4)
+    ask_until(lambda: "its result is taken" in "\n".join(job.run.lines()), WAIT_S)
+    job.run.wait_for("Completed")
+    assert job.lines() == job.first_lines(4)
+    assert [[life[-1].state for life in job.lives_on(host)] for host in ("a", "b")] == [
+        [AppState.SUCCEEDED],
+        [],
+    ]
     wait_until(lambda: not running(str(job.folder)), 60)

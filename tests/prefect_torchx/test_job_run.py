@@ -16,7 +16,9 @@ from local_apps import app_of
 from prefect.exceptions import TerminationSignal
 
 from prefect_torchx import TorchXJob, TorchXJobRun
-from torchx_core import AppDef, AppState, Runner
+from prefect_torchx.naming import Holder
+from prefect_torchx.resumption import Resumption
+from torchx_core import AppDef, AppState, AppStatus, Runner
 from torchx_core.errors import (
     AppStatusError,
     MalformedAppHandleException,
@@ -252,6 +254,36 @@ def test_a_run_is_left_once(job_run: TorchXJobRun, caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.usefixtures("runner")
+def test_what_a_task_returned_under_an_older_release_is_read() -> None:
+    """A flow run may be suspended while everything is upgraded; the fields were these five."""
+    read = Resumption.__new__(Resumption)
+    read.__setstate__(["local_cwd://torchx/a", None, 7, "cancel", ()])
+    kept = Resumption(handle="local_cwd://torchx/a", limit_bytes=7, on_worker_shutdown="cancel")
+    assert (read, pickle.loads(pickle.dumps(kept))) == (kept, kept)
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_a_success_on_another_host_needs_no_app_here(twin: bool) -> None:
+    """What is known of it does: its state and its result; an interruption finds nothing to end."""
+    ended = AppStatus(state=AppState.SUCCEEDED, result={"loss": 1})
+    me = Holder(flow_tries=(), task_run_id="t", task_try=1, call="c")
+    elsewhere = Resumption(handle="local_cwd://torchx/elsewhere", token=me.token, ended=ended)
+
+    async def awaited() -> Any:
+        run = TorchXJobRun(elsewhere)
+        await run.await_for_completion()
+        return await run.afetch_result(), await run.astatus()
+
+    def waited() -> Any:
+        run = TorchXJobRun(elsewhere)
+        run.wait_for_completion()
+        return run.fetch_result(), run.status()
+
+    assert (asyncio.run(awaited()) if twin else waited()) == ({"loss": 1}, ended)
+    with pytest.raises(KeyboardInterrupt):
+        _enter(TorchXJobRun(elsewhere), twin, KeyboardInterrupt)
+
+
 def test_attach_refuses_what_is_not_there() -> None:
     """At once, not when somebody waits."""
     job = TorchXJob(component="utils.echo")

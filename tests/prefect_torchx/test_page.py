@@ -18,7 +18,7 @@ from prefect_runs import FlowRun
 
 from prefect_torchx.page import RunPage
 from prefect_torchx.pictures import run_ids
-from prefect_torchx.position import Position, Shown
+from prefect_torchx.position import End, Position, Shown
 from torchx_core.schedulers import (
     AppEvent,
     LogLines,
@@ -108,6 +108,16 @@ def test_what_has_arrived_is_told() -> None:
     told: list[Position] = []
     in_a_flow(lambda: _show(_lines("one"), _lines("two"), keeper=Keeper(told)))
     assert told[-1] == Position(cursor="1", shown_bytes=8, times={f"{ROLE}.0": 5.5})
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_the_end_of_an_app_is_told_with_what_it_reported() -> None:
+    """A try on a host that does not see the app knows then that it is over, and returns its result."""
+    told: list[Position] = []
+    status = replace(DONE, result={"loss": 1})
+    end = StateChanged(state=status.state, time=6.0, status=status)
+    in_a_flow(lambda: _show(_lines("one"), end, status=status, keeper=Keeper(told)))
+    assert told[-1].end == End(AppState.SUCCEEDED, '{"loss": 1}')
 
 
 @pytest.mark.usefixtures("prefect_api")

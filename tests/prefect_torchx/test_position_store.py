@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from socket import gethostname
 from time import time
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
@@ -17,10 +18,10 @@ from prefect_runs import FlowRun
 from prefect_torchx._engine import ledger, server
 from prefect_torchx._engine.position_store import ServerPositionStore, apps_of_flow_run
 from prefect_torchx.own import Latest
-from prefect_torchx.position import START, Position
+from prefect_torchx.position import START, End, Position
 from prefect_torchx.records import MAX_TIMES
 from prefect_torchx.saved_position import SavedPosition
-from torchx_core.specs import AppHandle
+from torchx_core.specs import AppHandle, AppState
 
 pytestmark = pytest.mark.engine
 
@@ -53,6 +54,28 @@ def test_what_is_saved_is_found_by_another_process(
     assert ServerPositionStore(*ids).open(HANDLE, fresh=False) == _position("3")
     assert ServerPositionStore(*ids).open(f"{HANDLE}-2", fresh=False) is None
     assert ServerPositionStore(str(uuid4()), "").open(HANDLE, fresh=False) is None
+
+
+@pytest.mark.usefixtures("prefect_api")
+def test_a_later_try_learns_on_which_host_an_app_was_submitted_and_how_it_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also while it goes on: the number of changes grows as long as somebody follows it."""
+    run = str(uuid4())
+    first = ServerPositionStore(run, "", holder="me")
+    assert ServerPositionStore(run, "").noted(HANDLE) is None
+    first.open(HANDLE, fresh=True)
+    monkeypatch.setattr(ledger, "_ledgers", Latest(9))
+    second = ServerPositionStore(run, "")
+    noted = second.noted(HANDLE)
+    assert noted is not None
+    assert (noted.host, noted.holder, noted.changes, noted.end) == (gethostname(), "me", 0, None)
+    _save(first, HANDLE, "1")
+    first.note(HANDLE, replace(_position("2"), end=(end := End(AppState.SUCCEEDED, "5"))))
+    first.save(HANDLE)
+    noted = second.noted(HANDLE)
+    assert noted is not None
+    assert (noted.changes, noted.end) == (2, end)
 
 
 @pytest.mark.usefixtures("prefect_api")

@@ -59,3 +59,17 @@ def test_replicas_that_ran_before_are_located_at_once(page: Page) -> None:
     assert not _happens(reading)
     assert _happens(reading)
     assert scheduler.asked == 1
+
+
+def test_a_follower_of_a_quiet_app_gives_a_sign_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A try on another host, which does not see the app, learns that somebody renews its lease."""
+    clock = [0.0]
+    monkeypatch.setattr("prefect_torchx.reading.monotonic", lambda: clock[0])
+    signs: list[float] = []
+    page = Page(lambda _handle, _position: signs.append(clock[0]))
+    reading = Reading("fake://s/a", page, None).until()
+    effect = next(reading)
+    assert isinstance(effect, Follow)
+    for clock[0] in range(0, 61, 5):
+        assert effect.take(Batch(events=(), cursor="x"))
+    assert signs == [20, 40, 60]

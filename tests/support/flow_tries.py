@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from prefect_torchx.attachment import Attachment, Request
 from prefect_torchx.driver import Procedure, drive
 from prefect_torchx.naming import FlowTry, Holder, Work
-from prefect_torchx.position import START, Position
+from prefect_torchx.position import START, NotedApp, Position
 from prefect_torchx.saved_position import SavedPosition
 from torchx_core import AppDef, Role, Runner
 from torchx_core.launch import AppRequest
@@ -80,6 +80,8 @@ class PositionStore:
     run: str = "run"
     positions: dict[AppHandle, Position | None] = field(default_factory=dict)
     withdrawn: list[AppHandle] = field(default_factory=list)
+    elsewhere: dict[AppHandle, Callable[[], NotedApp]] = field(default_factory=dict)
+    """What was written down on another host, as it is by the time that somebody asks."""
 
     def open(self, handle: AppHandle, *, fresh: bool) -> Position | None:
         self.positions[handle] = None if fresh else self.positions.get(handle)
@@ -87,6 +89,9 @@ class PositionStore:
 
     def find(self, handle: AppHandle) -> Position | None:
         return (self.positions[handle] or START) if handle in self.positions else None
+
+    def noted(self, handle: AppHandle) -> NotedApp | None:
+        return self.elsewhere[handle]() if handle in self.elsewhere else None
 
     def withdraw(self, handle: AppHandle) -> None:
         self.withdrawn.append(handle)

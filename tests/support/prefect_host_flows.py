@@ -9,7 +9,9 @@ from prefect_torchx import run_app
 from torchx_core import AppDef, Role
 from torchx_core.specs import BindMount
 
-__all__ = ["followed"]
+__all__ = ["LEASE_S", "followed"]
+
+LEASE_S = 60.0
 
 
 @task
@@ -18,7 +20,7 @@ def job(folder: str, scheduler: str, image: str, session: str) -> None:
     role = Role("r", image=image, entrypoint="python3", args=["-S", "-c", CODE, "a", folder, "1"])
     if image:
         role.mounts.append(BindMount(folder, folder, read_only=True))
-    run_app(AppDef("a", [role]), scheduler=scheduler, cfg={"grace_s": 1.0}, session=session)
+    run_app(AppDef("a", [role]), scheduler=scheduler, cfg={"grace_s": 1.0}, session=session, lease_s=LEASE_S)
 
 
 @flow

@@ -76,7 +76,7 @@ class AppRun:
             self._me = Holder.parse(source.token) if source.token else None
         self._page: RunPage | None = None
         self._attachment: Attachment | None = None
-        self._is_over = False
+        self._is_over = isinstance(source, Resumption) and source.ended is not None
         self._failure: AppStatusError | None = None
         self._reason = ""
 
@@ -114,6 +114,7 @@ class AppRun:
             limit_bytes=self._source.limit_bytes,
             on_worker_shutdown=self._source.on_worker_shutdown,
             hidden=self._source.hidden,
+            ended=self._attachment.ended if self._attachment else None,
         )
 
     def result(self, status: AppStatus) -> Any:  # noqa: ANN401  (any JSON value; the caller knows which)
@@ -261,6 +262,8 @@ class AppRun:
         return attachment, request
 
     def _follow(self) -> Procedure[AppStatus]:
+        if isinstance(self._source, Resumption) and self._source.ended:
+            return self._source.ended
         attachment = self._open_attachment()
         assert attachment is not None, "attach first"
         status = yield from attachment.follow()
@@ -335,6 +338,7 @@ class AppRun:
             self._caller.flow_run_id,
             self._caller.task_run_id,
             root,
+            holder=self._me.token if self._me else "",
             has_hidden=bool(self._source.hidden),
             limit_bytes=self._source.limit_bytes,
         )

@@ -11,6 +11,7 @@ submitted, no owner yet                 takes the app over, follows it
 taken over                              takes it over from the earlier try, follows it
 the app has ended, nobody knows yet     takes it over: its end comes again, and output not yet in the log
 marked as given up, not yet cancelled   cancels it, waits for its end, submits the next attempt
+any of these, on another host           waits for its end, submits the next attempt unless it succeeded
 ======================================  ==================================================================
 """
 
@@ -26,8 +27,9 @@ from typing import Protocol, final
 from prefect_torchx.attempts import Attempts, has_failed
 from prefect_torchx.driver import Follow, Procedure, patiently
 from prefect_torchx.naming import Holder, Standing, Work, is_given_up, stand
-from prefect_torchx.position import Position
+from prefect_torchx.position import NotedApp, Position
 from prefect_torchx.reading import Page, Reading
+from prefect_torchx.unseen import is_of_another_host, latest_noted, outwait_unseen
 from torchx_core.display.text import whole_log
 from torchx_core.errors import TorchXError, UnknownAppException
 from torchx_core.launch import AppRequest, Patience
@@ -67,6 +69,10 @@ class Places(Protocol):
 
     def find(self, handle: AppHandle) -> Position | None:
         """Turn to an app that the page has had, and return the place; None when it has had no such app."""
+        ...
+
+    def noted(self, handle: AppHandle) -> NotedApp | None:
+        """Return what the run has written down about an app; None for nothing."""
         ...
 
     def withdraw(self, handle: AppHandle) -> None:
@@ -112,11 +118,18 @@ class Attachment:
         self._submitting: tuple[int, int] | None = None
         self._end_wanted = ""
         self._request: Request | None = None
+        self._began = monotonic()
+        self._ended: AppStatus | None = None
 
     @property
     def handle(self) -> AppHandle | None:
         """The app held, or about to be submitted; None before."""
         return self._handle
+
+    @property
+    def ended(self) -> AppStatus | None:
+        """How the app ended, when that is known and the app itself is not seen from this host; else None."""
+        return self._ended
 
     # --- attach
 
@@ -126,6 +139,7 @@ class Attachment:
         Raises:
             OvertakenError: A later try has it.
             AppIdConflictError: Another request has this key.
+            LostAppError: An earlier try submitted it on another host, without a lease.
             SchedulerError: The scheduler is away for longer than `PATIENCE_S`.
         """
         self.want(request)
@@ -201,6 +215,13 @@ class Attachment:
         return Standing.GIVEN_UP if owner is not None and is_given_up(owner) else Standing.FREE
 
     def _submit(self, request: Request, slot: int, attempt: int) -> Procedure[bool]:
+        if self._submitting != (slot, attempt):
+            seen = yield from self._outwait_other_hosts(request, slot, attempt)
+            if seen is None:
+                return False
+            if self._ended:
+                return True
+            attempt = seen
         handle = self._name(request, slot, attempt)
         # Known before it exists: an exception may strike between any two steps, and `cancel` must find it.
         # Written down before it exists: whoever reaps the run's apps must find it as well.
@@ -218,6 +239,34 @@ class Attachment:
             return (yield from self._take(request, self._attempts(request), slot))
         self._page.say(f"submitted {handle}")
         return True
+
+    def _outwait_other_hosts(self, request: Request, slot: int, attempt: int) -> Procedure[int | None]:
+        """Return the first attempt from this one that was made nowhere; None when the slot is another call's.
+
+        An earlier try may have had apps on a host whose apps are not seen here. One that succeeded is had.
+
+        Raises:
+            LostAppError: Nobody can tell when it has ended.
+            OvertakenError: A later try has it, on another host.
+        """
+        assert self._me is not None
+        if not self._me.has_predecessors:
+            return attempt
+        name = partial(self._name, request, slot)
+        attempt, noted = latest_noted(self._places.noted, name, attempt)
+        if noted is None or not is_of_another_host(noted):  # never submitted, or deleted
+            return attempt
+        standing = self._stand(noted.holder or None, shared=request.shared)
+        if standing is Standing.OVERTAKEN:
+            raise OvertakenError(name(attempt), noted.holder)
+        if standing is Standing.TAKEN:
+            return None
+        lease_s, say = request.app.lease_s, self._page.say
+        look, since = self._places.noted, self._began
+        end = yield from outwait_unseen(name(attempt), noted, look, lease_s, say, since)
+        if success := end and end.success():
+            self._handle, self._ended = name(attempt), success
+        return attempt + 1
 
     def _submit_as(self, request: Request, slot: int, attempt: int) -> None:
         request.app.submit(self._runner, request.work.app_id(slot=slot, attempt=attempt))
@@ -274,6 +323,8 @@ class Attachment:
             SchedulerError: The scheduler is away for too long; the app goes on.
         """
         assert self._handle is not None, "attach first"
+        if self._ended:
+            return self._ended
         reading = self._reading or self._open(self._handle, fresh=False)
         status = yield from reading.until()
         return status or self._status(self._handle)

@@ -127,11 +127,11 @@ class TorchXJobRun(JobRun[Any]):
         Raises:
             UnknownAppException: There is no such app any more.
         """
-        return _present_status(self.handle)
+        return self._status()
 
     async def astatus(self) -> AppStatus:
         """Await what `status` returns."""
-        return await in_daemon_thread(_present_status, self.handle)
+        return await in_daemon_thread(self._status)
 
     @dispatch
     def logs(self, role: str | None = None, replica: int = 0) -> list[str]:
@@ -192,8 +192,11 @@ class TorchXJobRun(JobRun[Any]):
         responsible = self._resumption.token is not None and not self._is_left
         return responsible and isinstance(cause, INTERRUPTIONS)
 
+    def _status(self) -> AppStatus:
+        return self._resumption.ended or _present_status(self.handle)
+
     def _fetch_result(self) -> Any:  # noqa: ANN401
-        status = _present_status(self.handle)
+        status = self._status()
         if not status.is_terminal():
             raise WaitTimeoutError(self.handle, 0, str(status.state))
         if status.state is not AppState.SUCCEEDED:

@@ -12,7 +12,7 @@ from typing import Final, final
 from prefect_torchx.delivery import END, Delivery, Keeper, Mark, Notice
 from prefect_torchx.log_shipper import LogShipper, Sender
 from prefect_torchx.pictures import Pictures
-from prefect_torchx.position import Position, of_app
+from prefect_torchx.position import End, Position, of_app
 from prefect_torchx.records import Record, Records
 from prefect_torchx.sink import Sink
 from torchx_core.display.limits import LogLimit
@@ -20,7 +20,7 @@ from torchx_core.display.masking import make_mask, mask_status
 from torchx_core.display.tails import Tails
 from torchx_core.display.text import whole_log
 from torchx_core.errors import AppStatusError
-from torchx_core.schedulers import AppEvent, LogLines
+from torchx_core.schedulers import AppEvent, LogLines, StateChanged
 from torchx_core.specs import AppDef, AppHandle, AppStatus
 
 __all__ = ["RunPage"]
@@ -73,6 +73,7 @@ class RunPage:
             self._pictures.stop()
         self._marked: Mark | None = None
         self._handle: AppHandle = ""
+        self._end: End | None = None
         self._delivery: Final = Delivery(keeper, self._pictures, self._say_what_is_refused)
         self._log_shipper: Final = LogShipper.to_this_server()
         self._log_shipper.join(self._delivery)
@@ -95,6 +96,7 @@ class RunPage:
         self._marked = None
         self._records.go_on(position)
         self._handle = handle
+        self._end = position.end if position else None
         if position:
             self._limit.shown_bytes = position.shown_bytes
         self._pictures.submitted(handle, again=position is not None)
@@ -110,13 +112,16 @@ class RunPage:
         if isinstance(event, LogLines):
             self._write_lines(event)
             return
+        if isinstance(event, StateChanged) and event.status is not None:
+            self._end = End.of(event.status, self._mask)
         self._records.write(event)
         self._pictures.write(event)
         self._log_shipper.wake()
 
     def mark(self, cursor: str) -> None:
         """Learn that every event before the cursor has been written."""
-        self._marked = Mark(self._handle, Position(cursor=cursor, shown_bytes=self._limit.shown_bytes))
+        position = Position(cursor=cursor, shown_bytes=self._limit.shown_bytes, end=self._end)
+        self._marked = Mark(self._handle, position)
 
     def say(self, message: str) -> None:
         """Show a message of our own."""

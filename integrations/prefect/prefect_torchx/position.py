@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from torchx_core.specs import AppHandle
+from torchx_core.specs import AppHandle, AppState, AppStatus
 
-__all__ = ["START", "Position", "Shown", "of_app"]
+__all__ = ["START", "End", "NotedApp", "Position", "Shown", "of_app"]
+
+RESULT_BYTES: Final = 2000
+"""How long a result may be that is kept with a position: all positions of a process go in one request."""
 
 
 class Shown(NamedTuple):
@@ -17,6 +21,44 @@ class Shown(NamedTuple):
     time: float
     """Of the latest record, in seconds since the epoch."""
     lines: tuple[str, ...]
+
+
+class End(NamedTuple):
+    """How an app has ended, for a try that does not see the app itself."""
+
+    state: AppState
+    result: str | None
+    """What it reported, as JSON text: any server keeps that as it is. None when it is not kept."""
+
+    @staticmethod
+    def of(status: AppStatus, mask: Callable[[str], str] = str) -> End:
+        """Return what is kept of a terminal status.
+
+        Args:
+            status: Of the app.
+            mask: Hides its secrets: a result that has one is not kept.
+        """
+        text = json.dumps(status.result)
+        return End(status.state, text if len(text) <= RESULT_BYTES and mask(text) == text else None)
+
+    @staticmethod
+    def from_json(data: object) -> End | None:
+        """Read what was made JSON; None when it is no such thing, as of an app that has not ended."""
+        match data:
+            case [str(name), None | str() as result] if name in AppState.__members__:
+                return End(AppState[name], result)
+            case _:
+                return None
+
+    def to_json(self) -> list[object]:
+        """Return JSON values that `from_json` reads."""
+        return [self.state.name, self.result]
+
+    def success(self) -> AppStatus | None:
+        """Return the status of an app that has succeeded, with its result; None without either."""
+        if self.state is not AppState.SUCCEEDED or self.result is None:
+            return None
+        return AppStatus(state=self.state, result=json.loads(self.result))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +76,19 @@ class Position:
 
     A later record of that source is one that arrived after the position was saved.
     """
+    end: End | None = None
+    """How the app ended, when the log has all of it; else None."""
     after: Mapping[str, Shown] = field(default_factory=dict[str, Shown], compare=False)
     """By source, what the log has of what comes behind the place; found in the log, and never saved."""
 
     def to_json(self) -> dict[str, object]:
         """Return JSON values that `from_json` reads."""
-        return {"cursor": self.cursor, "shown_bytes": self.shown_bytes, "times": dict(self.times)}
+        return {
+            "cursor": self.cursor,
+            "shown_bytes": self.shown_bytes,
+            "times": dict(self.times),
+            "end": self.end and self.end.to_json(),
+        }
 
     @staticmethod
     def from_json(data: Mapping[str, object]) -> Position | None:
@@ -47,7 +96,31 @@ class Position:
         cursor, shown = data.get("cursor"), data.get("shown_bytes")
         if not isinstance(cursor, str) or not isinstance(shown, int):
             return None
-        return Position(cursor=cursor, shown_bytes=shown, times=_times(data.get("times")))
+        end = End.from_json(data.get("end"))
+        return Position(cursor=cursor, shown_bytes=shown, times=_times(data.get("times")), end=end)
+
+
+class NotedApp(NamedTuple):
+    """What a run has written down about an app that it has, or was about to have."""
+
+    run: str
+    """Whose log shows it: the flow run, or a part of it."""
+    position: Position | None
+    """How far that log has got with it."""
+    changes: int
+    """How often a process that follows it has said how far: it goes on growing as long as there is one."""
+    has_hidden: bool
+    """Whether there may be secrets in its output that only the run's process knew."""
+    limit_bytes: int | None
+    host: str
+    """Where it was to be submitted; empty when an older release has written this down."""
+    holder: str
+    """The owner token of the call that was to submit it; empty likewise."""
+
+    @property
+    def end(self) -> End | None:
+        """How it ended, as far as that was written down."""
+        return self.position.end if self.position else None
 
 
 def _times(data: object) -> dict[str, float]:

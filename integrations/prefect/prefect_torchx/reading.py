@@ -19,7 +19,7 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, StateChanged
 from torchx_core.specs import AppHandle, AppStatus
 
-__all__ = ["Page", "Reading", "is_unfinished"]
+__all__ = ["SIGN_EVERY_S", "Page", "Reading", "is_unfinished"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +27,8 @@ PATIENCE_S = 1800.0
 """How long the scheduler may be away while the app runs; then the try fails, and a retry finds the app."""
 ASK_EVERY_S = 2.0
 """How often it is asked whether a later try has the app."""
+SIGN_EVERY_S = 20.0
+"""How often at least a follower says how far it is: a try on another host learns that it lives."""
 KEEP_LEASE_S = 20.0
 """How often the app's lease is renewed while the page is full."""
 
@@ -96,6 +98,7 @@ class Reading:
         self._is_overtaken = is_overtaken
         self._ask_at = monotonic() + ASK_EVERY_S
         self._muted = False
+        self._sign_at = monotonic() + SIGN_EVERY_S
         self._cursor = position.cursor or None if position else None
         self._to_locate = self._cursor is not None  # the replicas may have been started before
         self._patience = Patience(PATIENCE_S)
@@ -145,8 +148,9 @@ class Reading:
                 self._status = event.status or self._status
         if batch.events:
             self._cursor = batch.cursor
-            if not self._muted:
-                self._page.mark(batch.cursor)
+        if not self._muted and (batch.events or monotonic() >= self._sign_at):
+            self._sign_at = monotonic() + SIGN_EVERY_S
+            self._page.mark(batch.cursor)
         self._page.tick()
         to_locate = self._to_locate and self._locate is not None
         self._stopped = self._page.full or to_locate or monotonic() >= self._deadline

@@ -24,9 +24,10 @@ from prefect.states import Cancelling
 
 from prefect_torchx._engine import intent
 from prefect_torchx._engine.caller import ancestors
-from prefect_torchx._engine.position_store import NotedApp, apps_of_flow_run
+from prefect_torchx._engine.position_store import apps_of_flow_run
 from prefect_torchx._engine.server import ask_patiently, client_of_process
 from prefect_torchx.naming import FLOW_RUN, REAPED, Holder, is_given_up
+from prefect_torchx.position import NotedApp
 from prefect_torchx.rest import END_S, show_rest
 from torchx_core.display.text import whole_log
 from torchx_core.errors import TorchXError, UnknownAppException

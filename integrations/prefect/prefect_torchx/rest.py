@@ -8,9 +8,10 @@ from uuid import UUID
 
 from prefect.logging.loggers import LoggingAdapter
 
-from prefect_torchx._engine.position_store import NotedApp, ServerPositionStore
+from prefect_torchx._engine.position_store import ServerPositionStore
 from prefect_torchx.driver import drive
 from prefect_torchx.page import RunPage
+from prefect_torchx.position import NotedApp
 from prefect_torchx.reading import Reading, is_unfinished
 from prefect_torchx.saved_position import SavedPosition
 from prefect_torchx.sink import Sink

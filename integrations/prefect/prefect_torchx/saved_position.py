@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol, final
 
 from prefect_torchx.own import Latest
-from prefect_torchx.position import Position
+from prefect_torchx.position import NotedApp, Position
 from torchx_core.specs import AppHandle
 
 __all__ = ["PositionStore", "SavedPosition"]
@@ -32,6 +32,10 @@ class PositionStore(Protocol):
 
     def find(self, handle: AppHandle) -> Position | None:
         """Return how far its log has got with an app that it has had; None when it has had no such app."""
+        ...
+
+    def noted(self, handle: AppHandle) -> NotedApp | None:
+        """Return what the run has written down about the app; None for nothing."""
         ...
 
     def withdraw(self, handle: AppHandle) -> None:
@@ -72,6 +76,10 @@ class SavedPosition:
         found = self._position_store.find(handle)
         self._handle = self._handle if found is None else handle
         return found and self._latest(handle, found)
+
+    def noted(self, handle: AppHandle) -> NotedApp | None:
+        """Return what the run has written down about the app; turns to none."""
+        return self._position_store.noted(handle)
 
     def withdraw(self, handle: AppHandle) -> None:
         """Take back that a fresh app was turned to; see `PositionStore.withdraw`."""

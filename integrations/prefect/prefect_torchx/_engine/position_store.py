@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from socket import gethostname
 from typing import Any, NamedTuple, final
 from uuid import UUID
 
@@ -28,10 +29,10 @@ from prefect.client.schemas.sorting import ArtifactSort
 from prefect_torchx._engine.ledger import TYPE, VERSION, Entry, ask, is_ours, latest_entries, ledger_of
 from prefect_torchx._engine.server import pages
 from prefect_torchx._engine.shown import log_of, shown_after
-from prefect_torchx.position import START, Position
+from prefect_torchx.position import START, NotedApp, Position
 from torchx_core.specs import AppHandle
 
-__all__ = ["NotedApp", "ServerPositionStore", "apps_of_flow_run"]
+__all__ = ["ServerPositionStore", "apps_of_flow_run"]
 
 _KIND = "torchx app"
 
@@ -46,6 +47,7 @@ class ServerPositionStore:
         task_run_id: str,
         root: str = "",
         *,
+        holder: str = "",
         has_hidden: bool = False,
         limit_bytes: int | None = None,
     ) -> None:
@@ -55,13 +57,20 @@ class ServerPositionStore:
             flow_run_id: Whose log it is.
             task_run_id: The same, without a flow run.
             root: The flow run that the other is part of, and that the app belongs to; empty for the same.
+            holder: The owner token of the call whose apps are written down.
             has_hidden: Whether apps have secrets that only this process knows: whoever reaps them is told.
             limit_bytes: How much of an app's output the log shows; None for all.
         """
         self.run = flow_run_id or task_run_id
         self._belongs_to = UUID(root or flow_run_id) if flow_run_id else None
         self._ledger = ledger_of(self.run, self._belongs_to)
-        self._about = {"run": self.run, "hidden": has_hidden, "limit_bytes": limit_bytes}
+        self._about = {
+            "run": self.run,
+            "hidden": has_hidden,
+            "limit_bytes": limit_bytes,
+            "host": gethostname(),
+            "holder": holder,
+        }
         self._ids: dict[AppHandle, UUID] = {}
         self._noted: dict[AppHandle, Position] = {}
         self._unasked: set[AppHandle] = set()
@@ -87,6 +96,11 @@ class ServerPositionStore:
         """Return how far its log has got with an app that it has had; None when it has had no such app."""
         found = self._ask_for(handle) if self.run else None
         return (self._open(handle, found[0]) or START) if found else None
+
+    def noted(self, handle: AppHandle) -> NotedApp | None:
+        """Return what the run has written down about the app; None for nothing."""
+        found = self._ask_for(handle) if self.run else None
+        return _noted(found[0].data, found[0].entry) if found else None
 
     def withdraw(self, handle: AppHandle) -> None:
         """Forget that the run was about to submit the app: another call of the run had done so before."""
@@ -170,7 +184,7 @@ class ServerPositionStore:
         if app is None:
             return []
         noted_at = app.created.timestamp() if app.created else 0.0
-        return [_Found(app.id, noted_at, _entry(app, latest_entries(found)))]
+        return [_Found(app.id, noted_at, _entry(app, latest_entries(found)), app.data)]
 
     def _name(self, handle: AppHandle) -> UUID:
         """Return an id for this run's dealings with the app, by which the artifact is found at once."""
@@ -184,18 +198,8 @@ class _Found(NamedTuple):
     noted_at: float
     """In seconds since the epoch."""
     entry: Entry | None
-
-
-class NotedApp(NamedTuple):
-    """What a run has written down about an app that it has, or was about to have."""
-
-    run: str
-    """Whose log shows it: the flow run, or a part of it."""
-    position: Position | None
-    """How far that log has got with it."""
-    has_hidden: bool
-    """Whether there may be secrets in its output that only the run's process knew."""
-    limit_bytes: int | None
+    data: Any
+    """JSON, as `_noted` reads it."""
 
 
 def apps_of_flow_run(client: SyncPrefectClient, root: UUID, flow_run_id: UUID) -> dict[AppHandle, NotedApp]:
@@ -241,6 +245,9 @@ def _noted(data: Mapping[str, Any], entry: Entry | None) -> NotedApp:
     return NotedApp(
         run=str(data["run"]),
         position=entry.position if entry else None,
+        changes=entry.number if entry else 0,
         has_hidden=bool(data.get("hidden", True)),  # older versions did not say
         limit_bytes=data.get("limit_bytes"),
+        host=str(data.get("host", "")),
+        holder=str(data.get("holder", "")),
     )
