@@ -103,6 +103,16 @@ def test_who_holds_an_app_decides_what_a_call_may_do(owner: str | None, standing
     assert stand(owner, _holder()) is standing
 
 
+def test_a_try_that_a_cluster_runs_again_takes_its_app_over() -> None:
+    """Dask and Ray run the task of a lost worker again, which Prefect does not count."""
+    lost, again = _holder(call="1000-x"), _holder(call="2000-y")
+    assert stand(lost.token, again) is Standing.FREE
+    assert stand(again.token, lost) is Standing.OVERTAKEN
+    assert stand(_holder(call="2000-z").token, again) is Standing.TAKEN
+    assert stand(_holder(call="of-an-older-release").token, again) is Standing.FREE
+    assert _holder(("root", 1), task_try=1, is_distributed=True).has_predecessors
+
+
 def test_a_resumed_flow_run_takes_the_app_of_the_one_that_was_suspended() -> None:
     """Prefect does not count its start, so its run count is the same."""
     suspended, resumed = _holder(("root", 2)), _holder(("root", 2, 1), task_run_id="another")

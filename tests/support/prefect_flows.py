@@ -19,7 +19,7 @@ from prefect.task_runners import ProcessPoolTaskRunner
 from prefect_torchx import run_app
 from torchx_core import AppDef, Role
 
-__all__ = ["SERVED", "note_start"]
+__all__ = ["CODE", "SERVED", "note_start"]
 
 SERVED = "serve"
 """The deployments' name."""

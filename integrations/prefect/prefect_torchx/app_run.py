@@ -366,7 +366,8 @@ class AppRun:
             flow_tries=flow_tries,
             task_run_id=caller.task_run_id,
             task_try=caller.task_try,
-            call=uuid.uuid4().hex,
+            call=f"{caller.began_ms}-{uuid.uuid4().hex}",
+            is_distributed=caller.is_distributed,
         )
 
     def _cancel_again(self) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -130,12 +130,24 @@ class Holder:
     """Empty in the body of a flow."""
     task_try: int
     call: str
-    """Tells calls within one try apart."""
+    """Tells calls within one try apart; begins with when the task was begun, in ms since the epoch."""
+    is_distributed: bool = field(default=False, compare=False)
+    """Whether the task runs in another process than its flow, in a pool or a cluster."""
 
     @property
     def has_predecessors(self) -> bool:
-        """Whether an earlier try of the same work may have had apps."""
-        return self.task_try > 1 or any(each.age > (1, 0) for each in self.flow_tries)
+        """Whether an earlier try of the same work may have had apps.
+
+        A cluster that loses a worker runs its task again; Prefect does not know, and counts the same try.
+        """
+        again = self.task_try > 1 or any(each.age > (1, 0) for each in self.flow_tries)
+        return again or self.is_distributed
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Is greater for every later try of the same task run, and every time that a try is run again."""
+        began = re.match(r"(\d+)-", self.call)
+        return self.task_try, int(began[1]) if began else 0
 
     def is_of(self, flow_run_id: str) -> bool:
         """Return whether the call was made in that flow run, or in a part of it."""
@@ -199,9 +211,9 @@ def _compare(holder: Holder, me: Holder) -> Standing:
             return Standing.TAKEN  # another call of the subflow
         if theirs.age != mine.age:
             return _by_age(theirs.age, mine.age)
-    if holder.task_run_id != me.task_run_id or holder.task_try == me.task_try:
+    if holder.task_run_id != me.task_run_id or holder.age == me.age:
         return Standing.TAKEN
-    return _by_age((holder.task_try,), (me.task_try,))
+    return _by_age(holder.age, me.age)
 
 
 def _by_age(theirs: tuple[int, ...], mine: tuple[int, ...]) -> Standing:

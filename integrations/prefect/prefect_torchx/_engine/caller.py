@@ -32,7 +32,11 @@ class Caller:
         self.task_run_id = str(self.task.task_run.id) if self.task else ""
         """Empty in the body of a flow."""
         self.task_try = self.task.task_run.run_count if self.task else 0
-        """How often the task run has started."""
+        """How often the task run has started, as Prefect counts."""
+        self.began_ms = int(self.task.start_time.timestamp() * 1000) if self.task else 0
+        """When this process began the task, in milliseconds since the epoch; 0 in the body of a flow."""
+        self.is_distributed = self.flow is not None and self.flow.detached
+        """Whether the task was sent to another process than its flow's."""
 
     def flow_tries(self) -> tuple[FlowTry, ...]:
         """Return the flow run and those that it is part of, the root first; empty without one.
