@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import get_args
 from uuid import uuid4
 
 import pytest
@@ -16,7 +17,7 @@ from docker_images import PYTHON_IMAGE, stocked_engine
 from hosts import why_no_hosts
 from local_apps import running
 from postgres import why_no_postgres
-from prefect_hosts import DEPLOYMENT, PrefectHosts
+from prefect_hosts import DEPLOYMENT, PoolType, PrefectHosts
 from prefect_jobs import WAIT_S, Job
 from prefect_runs import FlowRun, ask_until
 
@@ -64,7 +65,7 @@ def engine(private_home: Path) -> Iterator[str]:
         yield engine.url
 
 
-Start = Callable[[str], tuple[PrefectHosts, HostJob]]
+Start = Callable[[str, PoolType], tuple[PrefectHosts, HostJob]]
 
 
 @pytest.fixture
@@ -72,8 +73,8 @@ def start(engine: str, tmp_path: Path) -> Iterator[Start]:
     """Return what runs the flow on the first host until its first line is in the log for good."""
     with ExitStack() as stack:
 
-        def start(scheduler: str) -> tuple[PrefectHosts, HostJob]:
-            hosts = PrefectHosts(tmp_path, DOCKER_HOST=engine)
+        def start(scheduler: str, pool_type: PoolType) -> tuple[PrefectHosts, HostJob]:
+            hosts = PrefectHosts(tmp_path, pool_type, DOCKER_HOST=engine)
             stack.callback(hosts.stop)
             hosts.start()
             stack.enter_context(hosts.here())
@@ -95,7 +96,7 @@ def start(engine: str, tmp_path: Path) -> Iterator[Start]:
 @pytest.mark.parametrize("how", ["the host is gone", "the worker is killed", "the worker is stopped"])
 def test_an_app_on_an_engine_is_followed_from_the_other_host(start: Start, how: str) -> None:
     """It runs once, and the flow run's log has each line once."""
-    hosts, job = start("local_docker")
+    hosts, job = start("local_docker", "process")
     if how == "the host is gone":
         hosts.network["a"].switch_off()
     else:
@@ -114,10 +115,13 @@ def test_an_app_on_an_engine_is_followed_from_the_other_host(start: Start, how: 
     wait_until(lambda: not running(str(job.folder)), 60)
 
 
+@pytest.mark.parametrize("pool_type", get_args(PoolType))
 @pytest.mark.parametrize("how", ["the host is gone", "the app lives"])
-def test_a_local_app_of_another_host_is_over_before_the_next_one_begins(start: Start, how: str) -> None:
+def test_a_local_app_of_another_host_is_over_before_the_next_one_begins(
+    start: Start, how: str, pool_type: PoolType
+) -> None:
     """Nobody can tell from here whether it lives; its first line comes again, as the new app writes it."""
-    hosts, job = start("local_cwd")
+    hosts, job = start("local_cwd", pool_type)
     if how == "the host is gone":
         hosts.network["a"].switch_off()
         wait_until(lambda: not running(str(job.folder)), 60)
@@ -141,7 +145,7 @@ def test_a_local_app_of_another_host_is_over_before_the_next_one_begins(start: S
 
 def test_a_local_app_that_is_still_followed_on_another_host_is_not_run_again(start: Start) -> None:
     """The flow run's process was taken for dead, and is not: the app is run once, and its end counts."""
-    hosts, job = start("local_cwd")
+    hosts, job = start("local_cwd", "process")
     os.kill(hosts.workers["a"], signal.SIGKILL)
     hosts.start_worker("b")
     job.run.run_again()
@@ -155,4 +159,17 @@ def test_a_local_app_that_is_still_followed_on_another_host_is_not_run_again(sta
         [AppState.SUCCEEDED],
         [],
     ]
+    wait_until(lambda: not running(str(job.folder)), 60)
+
+
+def test_a_flow_run_that_is_an_app_ends_without_its_worker(start: Start) -> None:
+    """The pool's other worker, on a host that does not see it, leaves it alone."""
+    hosts, job = start("local_cwd", "torchx")
+    os.kill(hosts.workers["a"], signal.SIGKILL)
+    hosts.start_worker("b")
+    job.write(4)
+    job.run.wait_for("Completed")
+    assert job.lines() == job.first_lines(4)
+    assert len(job.starts()) == 1
+    assert job.lives_on("b") == []
     wait_until(lambda: not running(str(job.folder)), 60)

@@ -1,9 +1,10 @@
-"""A real Prefect of several hosts: the server on PostgreSQL, and process workers on hosts of their own."""
+"""A real Prefect of several hosts: the server on PostgreSQL, and workers on hosts of their own."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import prefect_host_flows
 from hosts import Network, own_folders
@@ -12,7 +13,11 @@ from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect_server import PrefectServer
 
-__all__ = ["DEPLOYMENT", "WORKERS", "PrefectHosts"]
+from prefect_torchx.worker import TorchXWorker
+
+__all__ = ["DEPLOYMENT", "WORKERS", "PoolType", "PrefectHosts"]
+
+PoolType: TypeAlias = Literal["process", "torchx"]
 
 PROGRAM = Path(prefect_host_flows.__file__)
 POOL = "hosts"
@@ -23,14 +28,16 @@ DEPLOYMENT = f"followed/{POOL}"
 class PrefectHosts(PrefectServer):
     """The server at the centre; each host has a state directory and a home of Prefect of its own."""
 
-    def __init__(self, home: Path, **env: str) -> None:
+    def __init__(self, home: Path, pool_type: PoolType, **env: str) -> None:
         """Start nothing yet.
 
         Args:
             home: Where everything is kept.
+            pool_type: What the workers are: Prefect's own that start processes, or ours.
             env: What the workers find in their environment.
         """
         super().__init__(home / "prefect")
+        self._pool_type = pool_type
         self._folder = home
         self.workers: dict[str, int] = {}
         """The workers' processes, as this machine numbers them."""
@@ -55,7 +62,9 @@ class PrefectHosts(PrefectServer):
         start_postgres(self.network, "prefect", self._folder / "postgres.log")
         super().start()
         with self.here(), get_client(sync_client=True) as client:
-            client.create_work_pool(WorkPoolCreate(name=POOL, type="process"), overwrite=True)
+            template = {} if self._pool_type == "process" else TorchXWorker.get_default_base_job_template()
+            pool = WorkPoolCreate(name=POOL, type=self._pool_type, base_job_template=template)
+            client.create_work_pool(pool, overwrite=True)
             client.create_deployment(
                 client.create_flow_from_name(prefect_host_flows.followed.name),
                 POOL,
@@ -70,7 +79,18 @@ class PrefectHosts(PrefectServer):
 
     def start_worker(self, name: str) -> None:
         """Start the worker of a host."""
-        words = ("-m", "prefect", "worker", "start", "--pool", POOL, "--name", name)
+        words = (
+            "-m",
+            "prefect",
+            "worker",
+            "start",
+            "--type",
+            self._pool_type,
+            "--pool",
+            POOL,
+            "--name",
+            name,
+        )
         self.workers[name] = self.run(name, *words, **self._worker_env)
 
     def _start(self, name: str, *args: str, **env: str) -> int:
