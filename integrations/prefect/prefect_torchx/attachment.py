@@ -163,7 +163,9 @@ class Attachment:
 
     def _attempts(self, request: Request) -> Attempts:
         assert self._me is not None
-        has_gaps = request.shared or self._me.has_predecessors
+        has_gaps = (
+            request.shared or self._me.is_retry
+        )  # a cluster repeats a try at once: nobody has deleted any
         return Attempts(self._runner, request.app.scheduler, request.work, has_gaps=has_gaps)
 
     def _take(self, request: Request, attempts: Attempts, slot: int) -> Procedure[bool]:

@@ -135,13 +135,17 @@ class Holder:
     """Whether the task runs in another process than its flow, in a pool or a cluster."""
 
     @property
+    def is_retry(self) -> bool:
+        """Whether Prefect has run the same work before."""
+        return self.task_try > 1 or any(each.age > (1, 0) for each in self.flow_tries)
+
+    @property
     def has_predecessors(self) -> bool:
         """Whether an earlier try of the same work may have had apps.
 
         A cluster that loses a worker runs its task again; Prefect does not know, and counts the same try.
         """
-        again = self.task_try > 1 or any(each.age > (1, 0) for each in self.flow_tries)
-        return again or self.is_distributed
+        return self.is_retry or self.is_distributed
 
     @property
     def age(self) -> tuple[int, int]:
