@@ -9,11 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final, TypeVar, final
+from typing import Final, TypeVar, final
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.context import SettingsContext, get_settings_context
+from prefect.settings import PREFECT_API_URL
 
 from prefect_torchx.own import Shared
 
@@ -22,7 +23,6 @@ __all__ = ["PAGE", "Client", "ask_briefly", "ask_patiently", "client_of_process"
 TIMEOUT_S = 2.0
 """After a SIGTERM everything must be done within a few seconds."""
 PATIENT_TIMEOUT_S = 30.0
-SETTINGS_TRIES = 100
 PAGE = 200
 """How many logs, artifacts or runs Prefect's server returns at most."""
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
@@ -88,18 +88,13 @@ def kept_connection() -> Iterator[None]:
 def _unrepeated() -> Iterator[None]:
     """Have requests of this thread fail at once: who makes them knows when to try again.
 
-    Prefect reads the whole environment to change one setting, and fails when another thread changes that
-    meanwhile: it is asked again.
+    Prefect's own `temporary_settings` reads the whole environment to change one setting: that takes longer
+    than a few requests, and fails when another thread changes the environment meanwhile.
     """
-    brief: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0}  # counts when a request is made
-    with ExitStack() as changed:
-        for more_tries in reversed(range(SETTINGS_TRIES)):
-            try:
-                changed.enter_context(temporary_settings(brief))
-                break
-            except (KeyError, RuntimeError):  # a variable went, or came, while all were read
-                if not more_tries:
-                    raise
+    now = get_settings_context()
+    client = now.settings.client.model_copy(update={"max_retries": 0})  # counts when a request is made
+    settings = now.settings.model_copy(update={"client": client})
+    with SettingsContext(profile=now.profile, settings=settings):
         yield
 
 
