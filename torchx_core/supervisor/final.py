@@ -82,6 +82,7 @@ class FinalRecord:
             DamagedFile: Something else lies in the place of the reserved space.
         """
         self._written = False
+        self._name = RESERVED
         # A path would lead elsewhere when the app is deleted and another one takes its id.
         self._dir = os.open(app_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -121,6 +122,7 @@ class FinalRecord:
             return True
         data = dumps(encode_final(state))
         try:
+            self._keep_place()
             if os.pwrite(self._fd, data, 0) < len(data):
                 return False
             os.ftruncate(self._fd, len(data))
@@ -128,15 +130,28 @@ class FinalRecord:
             self._give_name()
         except FileNotFoundError:
             pass  # somebody deleted the app
-        except OSError:
+        except (OSError, DamagedFile):
             return False
         self.close()
         return True
 
+    def _keep_place(self) -> None:
+        """Take another place, as far as there is room, where somebody has put something else into ours."""
+        try:
+            there = os.stat(self._name, dir_fd=self._dir, follow_symlinks=False)
+        except FileNotFoundError:  # the app was deleted, or whoever was first has ended it
+            return
+        if os.path.samestat(there, os.fstat(self._fd)):
+            return
+        self._name = f"{RESERVED}.{os.getpid()}"
+        taken = open_or_create(self._name, dir_fd=self._dir)
+        os.close(self._fd)
+        self._fd = taken
+
     def _give_name(self) -> None:
         try:  # noqa: SIM105  # the supervisor starts faster without contextlib
-            os.link(RESERVED, FINAL, src_dir_fd=self._dir, dst_dir_fd=self._dir)
+            os.link(self._name, FINAL, src_dir_fd=self._dir, dst_dir_fd=self._dir)
         except FileExistsError:
             pass  # whoever was first has ended it
-        os.unlink(RESERVED, dir_fd=self._dir)
+        os.unlink(self._name, dir_fd=self._dir)
         os.fsync(self._dir)

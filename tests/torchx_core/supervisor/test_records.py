@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchx_core.supervisor import machine, timeline
-from torchx_core.supervisor.final import FinalRecord, read_final
+from torchx_core.supervisor.final import RESERVED, FinalRecord, read_final
 from torchx_core.supervisor.journal import Appender, decode_event, encode_event, read_journal
 from torchx_core.supervisor.loop import Timers
 from torchx_core.supervisor.records import read_json, write_once
@@ -52,6 +53,29 @@ def test_the_final_record_is_the_first_one_written(tmp_path: Path) -> None:
     FinalRecord(str(tmp_path), 1).write(STATE._replace(outcome=machine.CANCELLED))
     assert read_final(str(tmp_path)) == STATE
     assert [p.name for p in tmp_path.iterdir()] == ["final.json"]
+
+
+@pytest.mark.parametrize("what", ["a loop", "a folder", "a pipe", "a file"])
+def test_the_final_record_is_written_though_something_lies_in_its_reserved_place(
+    tmp_path: Path, what: str
+) -> None:
+    """Whoever put it there, just before the app ended: the app has ended, and its followers are told so."""
+    record = FinalRecord(str(tmp_path), 1)
+    place = tmp_path / RESERVED
+    place.unlink()
+    match what:
+        case "a loop":
+            place.symlink_to(place)
+        case "a folder":
+            place.mkdir()
+        case "a pipe":
+            os.mkfifo(place)
+        case _:
+            place.write_text("mine")
+    assert record.write(STATE)
+    assert read_final(str(tmp_path)) == STATE
+    assert sorted(p.name for p in tmp_path.iterdir()) == [RESERVED, "final.json"]
+    assert what != "a file" or place.read_text() == "mine"
 
 
 EVENTS = st.one_of(
