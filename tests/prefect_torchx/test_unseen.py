@@ -38,11 +38,11 @@ def flow(monkeypatch: pytest.MonkeyPatch) -> Flow:
     return flow
 
 
-def _left_elsewhere(flow: Flow, look: Callable[[], NotedApp], *, attempts: int = 1) -> Try:
+def _left_elsewhere(flow: Flow, noted_now: Callable[[], NotedApp], *, attempts: int = 1) -> Try:
     """Return the run's second try, on another host than its first one, which wrote down so many attempts."""
     for attempt in range(attempts):
         app_id = flow.request.work.app_id(attempt=attempt)
-        flow.position_store.elsewhere[f"fake://{flow.runner.name}/{app_id}"] = look
+        flow.position_store.elsewhere[f"fake://{flow.runner.name}/{app_id}"] = noted_now
     return flow.attachment(flow_try=2, check=lambda: leave() if flow.states else None)
 
 
@@ -81,11 +81,11 @@ def test_an_app_that_may_still_run_is_waited_for(flow: Flow) -> None:
     """It is said where it is, and until when; nothing is submitted before its end is known."""
     states_before: list[list[AppState]] = []
 
-    def look() -> NotedApp:
+    def noted_now() -> NotedApp:
         states_before.append(flow.states)
         return _noted(end=FAILED if len(states_before) > 3 else None)
 
-    second = _left_elsewhere(flow, look)
+    second = _left_elsewhere(flow, noted_now)
     with pytest.raises(Leave):
         second.run()
     assert (states_before, flow.states) == ([[]] * 4, [AppState.RUNNING])
@@ -98,11 +98,11 @@ def test_a_try_that_is_cancelled_while_it_waits_submits_nothing(flow: Flow) -> N
     """Its user need not wait for the end of the wait."""
     looks: list[None] = []
 
-    def look() -> NotedApp:
+    def noted_now() -> NotedApp:
         looks.append(None)
         return _noted()
 
-    _left_elsewhere(flow, look)
+    _left_elsewhere(flow, noted_now)
     with pytest.raises(Leave):
         flow.attachment(flow_try=2, check=lambda: leave() if len(looks) > 2 else None).run()
     assert flow.states == []
@@ -123,7 +123,7 @@ def test_without_a_lease_the_try_fails_and_says_where_the_app_is(flow: Flow) -> 
 
 @pytest.mark.parametrize("host", ["", gethostname()], ids=["of an older release", "this host"])
 def test_what_was_written_down_here_and_is_unknown_was_never_submitted(flow: Flow, host: str) -> None:
-    """Or it was deleted, which nobody does with an app that runs."""
+    """An app that was deleted is unknown as well, and nobody deletes one that runs: either way none does."""
     second = _left_elsewhere(flow, lambda: _noted(host=host))
     with pytest.raises(Leave):
         second.run()
@@ -133,10 +133,10 @@ def test_what_was_written_down_here_and_is_unknown_was_never_submitted(flow: Flo
 def test_a_first_try_asks_nobody(flow: Flow) -> None:
     """It has no earlier try, and the server is spared the question."""
 
-    def look() -> NotedApp:
+    def noted_now() -> NotedApp:
         raise AssertionError("asked")
 
-    _left_elsewhere(flow, look)
+    _left_elsewhere(flow, noted_now)
     with pytest.raises(Leave):
         flow.attachment(check=leave).run()
 
@@ -187,13 +187,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     return clock
 
 
-def _outwait(clock: _Clock, look: Callable[[], NotedApp | None], lease_s: float) -> float:
+def _outwait(clock: _Clock, noted_now: Callable[[], NotedApp | None], lease_s: float) -> float:
     say: list[str] = []
-    return clock.run(outwait_unseen("h", _noted(), lambda _: look(), lease_s, say.append, clock.now))
+    return clock.run(outwait_unseen("h", _noted(), lambda _: noted_now(), lease_s, say.append, clock.now))
 
 
 def test_an_app_without_a_follower_is_waited_for_until_its_lease_is_over(clock: _Clock) -> None:
-    """Not longer: who followed it has died with the host, perhaps, and so has the app."""
+    """An app that died with its host cannot be told from one that lives, and is not waited for any longer."""
     assert _outwait(clock, _noted, LEASE_S) == LEASE_S
 
 
@@ -210,7 +210,7 @@ def test_a_short_lease_is_over_only_when_a_follower_would_have_given_a_sign(cloc
 def test_the_lease_begins_anew_with_each_sign_of_a_follower(clock: _Clock) -> None:
     """A process that was taken for dead may follow the app to its end."""
 
-    def look() -> NotedApp:
+    def noted_now() -> NotedApp:
         return _noted(changes=min(int(clock.now - 1000) // 20, 100))
 
-    assert _outwait(clock, look, LEASE_S) == 100 * 20 + LEASE_S
+    assert _outwait(clock, noted_now, LEASE_S) == 100 * 20 + LEASE_S

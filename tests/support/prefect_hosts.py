@@ -79,18 +79,7 @@ class PrefectHosts(PrefectServer):
 
     def start_worker(self, name: str) -> None:
         """Start the worker of a host."""
-        words = (
-            "-m",
-            "prefect",
-            "worker",
-            "start",
-            "--type",
-            self._pool_type,
-            "--pool",
-            POOL,
-            "--name",
-            name,
-        )
+        words = f"-m prefect worker start --type {self._pool_type} --pool {POOL} --name {name}".split()
         self.workers[name] = self.run(name, *words, **self._worker_env)
 
     def _start(self, name: str, *args: str, **env: str) -> int:

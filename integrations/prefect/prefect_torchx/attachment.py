@@ -163,9 +163,8 @@ class Attachment:
 
     def _attempts(self, request: Request) -> Attempts:
         assert self._me is not None
-        has_gaps = (
-            request.shared or self._me.is_retry
-        )  # a cluster repeats a try at once: nobody has deleted any
+        # A cluster repeats a try at once: nobody has deleted any of its apps.
+        has_gaps = request.shared or self._me.is_retry
         return Attempts(self._runner, request.app.scheduler, request.work, has_gaps=has_gaps)
 
     def _take(self, request: Request, attempts: Attempts, slot: int) -> Procedure[bool]:
@@ -218,12 +217,12 @@ class Attachment:
 
     def _submit(self, request: Request, slot: int, attempt: int) -> Procedure[bool]:
         if self._submitting != (slot, attempt):
-            seen = yield from self._outwait_other_hosts(request, slot, attempt)
-            if seen is None:
+            next_attempt = yield from self._outwait_other_hosts(request, slot, attempt)
+            if next_attempt is None:
                 return False
             if self._ended:
                 return True
-            attempt = seen
+            attempt = next_attempt
         handle = self._name(request, slot, attempt)
         # Known before it exists: an exception may strike between any two steps, and `cancel` must find it.
         # Written down before it exists: whoever reaps the run's apps must find it as well.
@@ -263,9 +262,9 @@ class Attachment:
             raise OvertakenError(name(attempt), noted.holder)
         if standing is Standing.TAKEN:
             return None
-        lease_s, say = request.app.lease_s, self._page.say
-        look, since = self._places.noted, self._began
-        end = yield from outwait_unseen(name(attempt), noted, look, lease_s, say, since)
+        end = yield from outwait_unseen(
+            name(attempt), noted, self._places.noted, request.app.lease_s, self._page.say, self._began
+        )
         if success := end and end.success():
             self._handle, self._ended = name(attempt), success
         return attempt + 1

@@ -35,18 +35,18 @@ class LostAppError(TorchXError):
 
 
 def latest_noted(
-    look: Callable[[AppHandle], NotedApp | None], name: Callable[[int], AppHandle], first: int
+    find: Callable[[AppHandle], NotedApp | None], name: Callable[[int], AppHandle], first: int
 ) -> tuple[int, NotedApp | None]:
     """Return the latest attempt that is written down, and what; the first one, and None, when none is.
 
     Args:
-        look: Returns what is written down about an app.
+        find: Returns what is written down about an app.
         name: Returns the handle of an attempt.
         first: The first attempt that the scheduler does not know.
     """
     latest, noted = first, None
     for attempt in count(first):
-        found = look(name(attempt))
+        found = find(name(attempt))
         if found is None:
             break
         latest, noted = attempt, found
@@ -61,7 +61,7 @@ def is_of_another_host(noted: NotedApp) -> bool:
 def outwait_unseen(
     handle: AppHandle,
     noted: NotedApp,
-    look: Callable[[AppHandle], NotedApp | None],
+    find: Callable[[AppHandle], NotedApp | None],
     lease_s: float | None,
     say: Callable[[str], None],
     since: float,
@@ -73,7 +73,7 @@ def outwait_unseen(
     Args:
         handle: The app.
         noted: What is written down about it.
-        look: Returns what is written down about an app by now; None when that cannot be told.
+        find: Returns what is written down about an app by now; None when that cannot be told.
         lease_s: After so many seconds without a follower the app ends; None if it does not.
         say: Told what is waited for.
         since: Since when no sign has been seen, in monotonic seconds.
@@ -97,7 +97,7 @@ def outwait_unseen(
             say(f"{where}; waiting until it has ended, {left_s:.0f} s without a follower at most; {ADVICE}")
             is_told = True
         yield Pause(seconds=min(LOOK_EVERY_S, left_s))
-        before, noted = noted, look(handle) or noted
+        before, noted = noted, find(handle) or noted
         if noted.changes != before.changes:
             since = monotonic()
     say(f"{handle} ended {noted.end.state} on host {noted.host}{_what_follows(noted.end)}")
