@@ -11,8 +11,9 @@ import select
 import termios
 import time
 import tty
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from struct import Struct
 from typing import Final
 
@@ -24,12 +25,12 @@ from torchx_core.schedulers.docker.shim import ERRORS, REPORTS
 from torchx_core.schedulers.docker.stream import Stream, open_stream
 from torchx_core.schedulers.docker.view import AppView, ReplicaView
 
-__all__ = ["TELL", "Frames", "run_inside"]
+__all__ = ["TELL", "Frames", "WindowSize", "run_inside"]
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _SIZE: Final = 1 << 16
 _LOOK_S: Final = 0.2
-"""How soon a window's new size is noticed."""
+"""How soon a window's new size is noticed, and a request for it that failed is made again."""
 _END_S, _PAUSE_S = 10.0, 0.02
 """How long the engine may take to tell how a command ended whose output has, and how often to ask."""
 _MOST_INTERRUPTS: Final = 3
@@ -119,7 +120,7 @@ class _Session:
         self._says_who = says_who
         self._who = b""
         """The command's process, as its container counts them, once it has said that."""
-        self._size: os.terminal_size | None = None
+        self._window = WindowSize(partial(engine.resize, command)) if terminal else None
         self._stdin_open = True
 
     def run(self) -> None:
@@ -152,8 +153,8 @@ class _Session:
 
     def _move_all(self, stream: Stream) -> None:
         while self._move(stream):
-            if self._terminal and self._answered:
-                self._mind_the_size()
+            if self._window is not None and self._answered:
+                self._window.hand_on()
 
     def _move(self, stream: Stream) -> bool:
         """Wait for something to happen, and move it; return whether there may be more."""
@@ -233,13 +234,6 @@ class _Session:
             return True
         return False
 
-    def _mind_the_size(self) -> None:
-        with suppress(OSError, SchedulerError):
-            size = os.get_terminal_size(_STDOUT)
-            if size != self._size:
-                self._size = size
-                self._engine.resize(self._command, size.columns, size.lines)
-
 
 def _start_request(engine: Engine, command: str, *, terminal: bool) -> bytes:
     body = b'{"Detach":false,"Tty":%s}' % (b"true" if terminal else b"false")
@@ -249,6 +243,30 @@ def _start_request(engine: Engine, command: str, *, terminal: bool) -> bytes:
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
+
+
+class WindowSize:
+    """Gives the command's terminal the size of our window, when we begin and whenever that changes."""
+
+    def __init__(self, resize: Callable[[int, int], None]) -> None:
+        """Begin with a terminal that has no size yet.
+
+        Args:
+            resize: Gives the command's terminal that many columns and lines; raises `SchedulerError` if not.
+        """
+        self._resize = resize
+        self._taken: os.terminal_size | None = None
+        """What the engine has taken: a size that it has refused is not one, and is sent again."""
+        self._next_try = 0.0
+
+    def hand_on(self) -> None:
+        """Send the size if it is not the command's yet; after a failure not sooner than the next look."""
+        with suppress(OSError, SchedulerError):  # no window, or an engine that is away for a moment
+            size = os.get_terminal_size(_STDOUT)
+            if size != self._taken and time.monotonic() >= self._next_try:
+                self._next_try = time.monotonic() + _LOOK_S
+                self._resize(size.columns, size.lines)
+                self._taken, self._next_try = size, 0.0
 
 
 class Frames:

@@ -16,8 +16,9 @@ from docker_engine import DockerEngine
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchx_core.errors import SchedulerError
 from torchx_core.runner import Runner
-from torchx_core.schedulers.docker.inside import TELL, Frames
+from torchx_core.schedulers.docker.inside import TELL, Frames, WindowSize
 from torchx_core.specs import AppDef
 from torchx_core.testing import wait_until
 from torchx_core.testing.steps import Hold, Print
@@ -73,6 +74,28 @@ def test_it_has_a_terminal(runner: Runner) -> None:
         terminal.wait_for("end")
         assert terminal.exit_code() == 5
         assert terminal.echoes()
+
+
+def test_a_size_that_the_engine_did_not_take_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that failed is made again, and one that went is not: no terminal keeps an earlier size."""
+    sizes = iter([(80, 24), (80, 24), (60, 15), (60, 15), (60, 15)])
+    clock = iter(range(100))
+    sent: list[tuple[int, int]] = []
+
+    def size_of(_fd: int) -> os.terminal_size:
+        return os.terminal_size(next(sizes))
+
+    def resize(columns: int, lines: int) -> None:
+        sent.append((columns, lines))
+        if len(sent) == 2:
+            raise SchedulerError("away for a moment")
+
+    monkeypatch.setattr(os, "get_terminal_size", size_of)
+    monkeypatch.setattr("torchx_core.schedulers.docker.inside.time.monotonic", lambda: float(next(clock)))
+    window = WindowSize(resize)
+    for _ in range(5):
+        window.hand_on()
+    assert sent == [(80, 24), (60, 15), (60, 15)]
 
 
 def test_ctrl_c_without_a_terminal_reaches_the_command(runner: Runner) -> None:
