@@ -53,4 +53,5 @@ class Opts(StructuredOpts):
     lease_s: float | None = None
     unsupported: str | None = None
     log_mode: str | None = None
+    log_max_mb: int | None = None
     limits: str | None = None

@@ -12,6 +12,7 @@ __all__ = ["fresh_path", "move_aside", "remove_debris", "remove_tree", "rename_u
 
 _HIDDEN = (".new-", ".undone-", ".deleted-")
 _DEBRIS_AGE_S = 3600
+_BLOCK = 512  # the unit of st_blocks, on every file system: inode(7)
 
 
 def remove_tree(path: str) -> None:
@@ -59,7 +60,8 @@ def tree_size(directory: str) -> int:
     for folder, _, names in os.walk(directory):
         for name in names:
             with suppress(OSError):
-                size += os.lstat(os.path.join(folder, name)).st_size
+                found = os.lstat(os.path.join(folder, name))
+                size += min(found.st_size, found.st_blocks * _BLOCK)  # a log may have holes
     return size
 
 

@@ -78,7 +78,7 @@ class Supervisor:
         self._journal = Appender(os.path.join(app_dir, JOURNAL))
         self._reports = Appender(os.path.join(app_dir, REPORTS))
         self._line = Appender(os.path.join(app_dir, TIMELINE), after=(self._journal, self._reports))
-        self._relay = Relay(self._line)
+        self._relay = Relay(self._line, app_dir, plan.log_max_mb)
         self._final = FinalRecord(app_dir, len(plan.replicas))
         self._state = fresh_state(plan)
         self._todo: deque[machine.Instruction] = deque()

@@ -47,6 +47,8 @@ class Plan(NamedTuple):
     gpu_dir: str = ""
     """Lock files of this host's GPUs."""
     gpu_ids: tuple[str, ...] = ()
+    log_max_mb: int | None = None
+    """What the log files of one replica may take, in megabytes of 2**20 bytes; None for no limit."""
 
 
 def fresh_state(plan: Plan) -> State:

@@ -19,6 +19,7 @@ CANCEL = "cancel.json"  # the request that the app ends; only its grace period c
 JOURNAL = "journal.jsonl"  # every event of the state machine
 REPORTS = "reports.jsonl"  # progress and metrics
 REPORT_PIPE = "report-{replica}-{attempt}"  # FIFO, from an attempt's start until all of its output is written
+DROPPED = "dropped.json"  # what a limit of the log has cost: `timeline.Dropped`
 TIMELINE = "timeline.bin"  # the order of log lines, events and reports
 FINAL = "final.json"  # the terminal state; written once
 SUPERVISOR_LOG = "supervisor.log"

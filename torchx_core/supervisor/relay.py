@@ -9,13 +9,17 @@ fast writer costs few system calls.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from io import FileIO
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
 from torchx_core.supervisor import timeline
 from torchx_core.supervisor.journal import Appender
 from torchx_core.supervisor.timeline import Entry, pack
+
+if TYPE_CHECKING:
+    from torchx_core.supervisor.log_limit import LogLimit
 
 MAX_LINE = 1 << 20
 """A longer line is cut into pieces of at most this many bytes, each but the last marked as unfinished."""
@@ -33,7 +37,7 @@ class Outlet:
 
     def __init__(self, path: str) -> None:
         """Open nothing yet: a replica that prints nothing on a stream leaves no descriptor open."""
-        self._path = path
+        self.path = path
         self._fd = -1
         self.end: int = 0
 
@@ -42,7 +46,7 @@ class Outlet:
         try:
             if self._fd < 0:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                self._fd = os.open(self._path, flags, 0o600)
+                self._fd = os.open(self.path, flags, 0o600)
             if os.pwrite(self._fd, data, self.end) < len(data):
                 return False
         except OSError:
@@ -131,9 +135,11 @@ class Sink:
         """`mark_dirty` is called whenever something waits to be written."""
         self.replica = replica
         self.attempt = attempt
-        self._raw = {kind: Outlet(os.path.join(directory, name)) for kind, name in NAMES.items()}
+        self.raw: dict[int, Outlet] = {
+            kind: Outlet(os.path.join(directory, name)) for kind, name in NAMES.items()
+        }
         self._raw_parts: dict[int, list[bytes]] = {kind: [] for kind in NAMES}
-        self._combined = Outlet(os.path.join(directory, "combined.log"))
+        self.combined: Outlet = Outlet(os.path.join(directory, "combined.log"))
         self._runs: list[Run] = []
         self._mark_dirty = mark_dirty
         self._lost = 0
@@ -159,14 +165,14 @@ class Sink:
         """Write what waits and return the timeline records that speak of it."""
         for kind, parts in self._raw_parts.items():
             if parts:
-                self._raw[kind].write(b"".join(parts))
+                self.raw[kind].write(b"".join(parts))
                 parts.clear()
         runs, self._runs, self.waiting = self._runs, [], 0
         if not runs:
             return []
         texts = [b"".join(run.parts) for run in runs]
-        offset = self._combined.end
-        if not self._combined.write(b"".join(texts)):
+        offset = self.combined.end
+        if not self.combined.write(b"".join(texts)):
             self._lost += sum(map(len, texts))
             return []
         records = self._lost_record(runs[0].time_us)
@@ -187,7 +193,7 @@ class Sink:
     def close(self) -> list[bytes]:
         """Write the rest, close the files and return the last records."""
         records = self.flush() + self._lost_record(int(time() * 1e6))
-        for outlet in (*self._raw.values(), self._combined):
+        for outlet in (*self.raw.values(), self.combined):
             outlet.close()
         return records
 
@@ -195,9 +201,20 @@ class Sink:
 class Relay:
     """All sinks of an app, and the timeline they share."""
 
-    def __init__(self, line: Appender) -> None:
-        """`line` is the timeline's file."""
+    def __init__(self, line: Appender, app_dir: str = "", log_max_mb: int | None = None) -> None:
+        """Write nothing yet.
+
+        Args:
+            line: The timeline's file.
+            app_dir: The app's directory.
+            log_max_mb: What the log files of one replica may take there; None for no limit.
+        """
         self._line = line
+        self.limit: LogLimit | None = None
+        if log_max_mb is not None:
+            from torchx_core.supervisor.log_limit import LogLimit  # ctypes: few apps have need of it
+
+            self.limit = LogLimit(app_dir, log_max_mb << 20, line)
         self._dirty: dict[Sink, None] = {}
         self._dirty_since = 0.0
 
@@ -225,16 +242,19 @@ class Relay:
     def flush(self) -> None:
         """Write everything that waits: first the text, then the records that speak of it."""
         dirty, self._dirty = self._dirty, {}
-        records = [record for sink in dirty for record in sink.flush()]
-        if records:
-            self._line.append(b"".join(records))
+        self._put([record for sink in dirty for record in sink.flush()], dirty)
 
     def close(self, sink: Sink) -> None:
         """Finish with one attempt's output."""
         self._dirty.pop(sink, None)
-        records = sink.close()
+        self._put(sink.close(), [sink])
+
+    def _put(self, records: list[bytes], sinks: Iterable[Sink]) -> None:
+        """Put records after all that is there, of output that these have written."""
         if records:
             self._line.append(b"".join(records))
+        if self.limit is not None:
+            self.limit.mind(sinks)
 
     def mark(self, entry: Entry) -> None:
         """Put a record of another kind after all output gathered so far."""

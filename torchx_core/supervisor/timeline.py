@@ -4,7 +4,8 @@ Log text, events and reports live in files of their own; the timeline says in wh
 where each piece lies and when it was written. A place in it (a byte offset) is a place in the whole
 stream, which is all that a cursor needs to hold.
 
-A record is written after the bytes it speaks of, so a reader may trust every whole record.
+A record is written after the bytes it speaks of, so a reader may trust every whole record. Those of lines
+that a limit of the log has cost become zeros again, which `Dropped` tells from such as were never written.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ LOST = 5  # that many bytes of output could not be stored
 END = 6  # nothing follows; the final record is on disk
 
 EOL = 1  # flag: the run ends in a newline
+OVER_LIMIT = 2  # flag of a LOST that a reader makes of a `Dropped`; nobody writes it
 
 _FORMAT = struct.Struct("<QQIIHBBI")
 SIZE = _FORMAT.size
@@ -45,9 +47,22 @@ def pack(entry: Entry) -> bytes:
     return _FORMAT.pack(*entry, 0)
 
 
-def unpack(data: bytes) -> Iterator[Entry]:
-    """Yield the records in whole multiples of SIZE; stops at one that was never written (zeros)."""
-    for time_us, offset, size, replica, attempt, kind, flags, _ in _FORMAT.iter_unpack(data):
-        if kind == 0:
-            return
-        yield Entry(time_us, offset, size, replica, attempt, kind, flags)
+def rows_of(data: bytes) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
+    """Yield the fields of all whole records, be they zeros, and a last field of no use."""
+    return _FORMAT.iter_unpack(data[: len(data) - len(data) % SIZE])
+
+
+class Dropped(NamedTuple):
+    """What a limit of the log has cost one attempt of one replica."""
+
+    time_us: int
+    """When, in microseconds since the epoch."""
+    first: int
+    """Where in the timeline the first of its records was that have gone."""
+    last: int
+    """Where the last one was; records of others lie in between."""
+    size: int
+    """Bytes of text."""
+    replica: int
+    """Position in the app's list of replicas."""
+    attempt: int

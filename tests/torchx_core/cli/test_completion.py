@@ -94,7 +94,11 @@ def test_completing_runs_nobodys_code() -> None:
 
 def test_options_of_the_scheduler_are_completed() -> None:
     """They are completed after the first pair as well."""
-    assert completed("run", "-s", "local_cwd", "-cfg", "log_") == ["log_dir=", "log_mode="]
+    assert completed("run", "-s", "local_cwd", "-cfg", "log_") == [
+        "log_dir=",
+        "log_mode=",
+        "log_max_mb=",
+    ]
     assert completed("run", "-cfg", "log_dir=x,gr") == ["log_dir=x,grace_s="]
 
 

@@ -16,22 +16,18 @@ from torchx_core.schedulers.local.liveness import is_served, reconcile
 from torchx_core.schedulers.local.notifier import Notifier
 from torchx_core.schedulers.local.reader import TimelineReader
 from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.schedulers.local.timeline_file import TimelineFile
 from torchx_core.schedulers.local.view import app_state, status
 from torchx_core.schedulers.record_feed import RecordFeed
 from torchx_core.supervisor import machine, timeline
 from torchx_core.supervisor.closing import unclosed_attempts
-from torchx_core.supervisor.reading import DamagedFile, is_damage, is_there, open_regular
+from torchx_core.supervisor.reading import DamagedFile, is_damage, is_there
 from torchx_core.supervisor.records import ALIVE, CANCEL, RENEW, SPEC, TIMELINE
-from torchx_core.supervisor.shape import is_time
-from torchx_core.supervisor.timeline import Entry
 
 if TYPE_CHECKING:
     from torchx_core.schedulers.local.async_notifier import AsyncNotifier
 
 __all__ = ["LocalFeed", "decode_cursor", "encode_cursor"]
-
-_MAX_ENTRIES = 4096
-"""How many entries of the timeline are read at a time, at most."""
 
 _RENEWALS_PER_LEASE = 4
 
@@ -65,7 +61,8 @@ class LocalFeed(RecordFeed[AppRecord]):
         self._reader = TimelineReader(record, options)
         self._options = options
         self._pool = pool
-        self._alive = self._timeline = -1
+        self._alive = -1
+        self._timeline: TimelineFile | None = None
         self._notifier: Notifier | None = None
         self._async_notifier: AsyncNotifier | None = None
         self._lease_s = record.plan.lease_s if options.renew else None
@@ -84,20 +81,23 @@ class LocalFeed(RecordFeed[AppRecord]):
 
     def _next(self) -> Batch | None:
         self._began_at = self._at
-        self._open()
+        line = self._open()
         self._renew()
         while True:
             served = is_served(self._record)  # asked first: what a dead supervisor wrote is all there now
-            entries = self._entries()
-            if not entries:
+            stretch = line.read(self._at, self._options.batch_bytes if self._options.logs else None)
+            if stretch.end == self._at:
                 if not served:
                     return self._end(lost=True)
                 self._mind_the_cancel()
                 return None
-            events = list(self._reader.events(entries))
-            self._check_incarnation()
-            self._at += len(entries) * timeline.SIZE
-            if entries[-1].kind == timeline.END:
+            texts = self._reader.texts(stretch.entries)
+            if not line.is_current(stretch):
+                continue
+            events = list(self._reader.events(stretch.entries, texts))
+            self._check_incarnation(line)
+            self._at = stretch.end
+            if stretch.entries and stretch.entries[-1].kind == timeline.END:
                 return self._end(*events)
             self._reset_notifiers()
             if events:
@@ -108,17 +108,18 @@ class LocalFeed(RecordFeed[AppRecord]):
         self._at = self._began_at
         self._reader = TimelineReader(self._record, self._options)
 
-    def _open(self) -> None:
-        if self._timeline >= 0:
-            return
+    def _open(self) -> TimelineFile:
+        if self._timeline is not None:
+            return self._timeline
         try:
             if self._alive < 0:
                 self._alive = _open_fifo(self._record.path(ALIVE))
-            self._timeline = open_regular(self._record.path(TIMELINE))
+            self._timeline = TimelineFile(self._record)
         except FileNotFoundError as err:
             if is_there(self._record.path(SPEC)):
                 raise DamagedFile(str(err.filename), "is missing") from err
             raise UnknownAppException(self._handle) from err
+        return self._timeline
 
     def _mind_the_cancel(self) -> None:
         """Use the pause to see that a cancel which the supervisor does not serve is carried out."""
@@ -135,7 +136,7 @@ class LocalFeed(RecordFeed[AppRecord]):
                 raise
             raise UnknownAppException(self._handle) from err
 
-    def _check_incarnation(self) -> None:
+    def _check_incarnation(self, line: TimelineFile) -> None:
         """Raise when what was just read may be another app's: ours was deleted, and its id submitted again.
 
         Checked afterwards: our timeline, which is open, keeps its inode's number from being used again.
@@ -144,34 +145,15 @@ class LocalFeed(RecordFeed[AppRecord]):
             present = os.stat(self._record.path(TIMELINE))
         except FileNotFoundError:
             return  # deleted, which is found where it matters
-        if not os.path.samestat(present, os.fstat(self._timeline)):
+        if not line.is_at(present):
             raise UnknownAppException(self._handle)
-
-    def _entries(self) -> list[Entry]:
-        """Return some whole records that follow our place."""
-        data = os.pread(self._timeline, _MAX_ENTRIES * timeline.SIZE, self._at)
-        entries: list[Entry] = []
-        size = 0
-        for entry in timeline.unpack(data[: len(data) - len(data) % timeline.SIZE]):
-            if not self._makes_sense(entry):
-                at = self._at + len(entries) * timeline.SIZE
-                raise DamagedFile(self._record.path(TIMELINE), f"makes no sense at byte {at}")
-            if entry.kind in (timeline.STDOUT, timeline.STDERR) and self._options.logs:
-                size += entry.size
-            if entries and size > self._options.batch_bytes:
-                break
-            entries.append(entry)
-        return entries
-
-    def _makes_sense(self, entry: Entry) -> bool:
-        return entry.replica < len(self._record.plan.replicas) and is_time(entry.time_us / 1e6)
 
     def _end(self, *events: AppEvent, lost: bool = False) -> Batch | None:
         """Return the terminal batch; the supervisor said that this is the end, or is gone."""
         if not is_there(self._record.directory):
             raise UnknownAppException(self._handle)
         state = self._reconcile()
-        self._check_incarnation()
+        self._check_incarnation(self._open())
         if state.phase != machine.ENDED:
             return None  # somebody started the app a moment ago
         self._at = DONE
@@ -230,10 +212,11 @@ class LocalFeed(RecordFeed[AppRecord]):
             if notifier is not None:
                 notifier.close()
         self._notifier = self._async_notifier = None
-        for fd in (self._alive, self._timeline):
-            if fd >= 0:
-                os.close(fd)
-        self._alive = self._timeline = -1
+        if self._alive >= 0:
+            os.close(self._alive)
+        if self._timeline is not None:
+            self._timeline.close()
+        self._alive, self._timeline = -1, None
 
 
 def _open_fifo(path: str) -> int:

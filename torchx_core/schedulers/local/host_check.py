@@ -38,7 +38,7 @@ def check_host(request: LocalRequest, images: ImageProvider) -> None:
         SubmitFailedError: The state directory cannot be written.
         SchedulerError: It is on a network file system.
         InvalidAppError: A program or script does not exist, or there are more replicas than open files allow.
-        InvalidInputError: ``log_dir`` cannot be written.
+        InvalidInputError: ``log_dir`` cannot be written, or a log with a limit cannot be kept there.
     """
     _check_state_dir(os.path.dirname(request.app_dir))
     for replica in request.plan.replicas:
@@ -47,6 +47,9 @@ def check_host(request: LocalRequest, images: ImageProvider) -> None:
     _check_descriptors(len(request.plan.replicas))
     if request.cfg.get("log_dir"):
         _check_log_dir(os.path.dirname(os.path.dirname(request.plan.replicas[0].log_dir)))
+    if request.plan.log_max_mb is not None:
+        for directory in {os.path.dirname(request.app_dir), _nearest(request.plan.replicas[0].log_dir)}:
+            _check_holes(directory)
 
 
 def _check_state_dir(directory: str) -> None:
@@ -120,6 +123,27 @@ def _check_log_dir(directory: str) -> None:
         writable = False
     if not writable:
         raise InvalidInputError(f"log_dir is not writable: {directory}; choose another directory")
+
+
+def _nearest(directory: str) -> str:
+    """Return the directory, or the nearest one above it that is there."""
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    return directory
+
+
+def _check_holes(directory: str) -> None:
+    from torchx_core.supervisor.log_limit import can_free_parts  # ctypes: few apps have need of it
+
+    try:
+        able = can_free_parts(directory)
+    except OSError as err:
+        raise SubmitFailedError(f"cannot write to {directory}: {err.strerror}", retryable=True) from err
+    if not able:
+        raise InvalidInputError(
+            f"log_max_mb: the file system of {directory} ({_file_system(os.path.realpath(directory))})"
+            " cannot free a part of a file; choose another log_dir or state directory, or set no limit"
+        )
 
 
 def check_file_system(path: str) -> None:

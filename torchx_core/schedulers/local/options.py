@@ -36,6 +36,11 @@ def local_run_opts() -> runopts:
         help="exact: stdout and stderr keep their order; pipe: faster for programs that write unbuffered",
     )
     opts.add(
+        "log_max_mb",
+        type_=int,
+        help="keep only about so much of each replica's output, beginning and latest part; default: all",
+    )
+    opts.add(
         "limits",
         type_=str,
         default="auto",

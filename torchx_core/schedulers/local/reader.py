@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from operator import itemgetter
+from typing import Final, Literal
 
 from torchx_core.schedulers import (
     AppEvent,
@@ -15,6 +17,7 @@ from torchx_core.schedulers import (
     Stream,
 )
 from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.schedulers.local.timeline_file import UNKNOWN
 from torchx_core.schedulers.local.view import changes
 from torchx_core.schedulers.reports import read_reports
 from torchx_core.supervisor import machine, timeline
@@ -24,8 +27,10 @@ from torchx_core.supervisor.reading import DamagedFile, read_part
 from torchx_core.supervisor.records import JOURNAL, REPORTS
 from torchx_core.supervisor.timeline import Entry
 
-__all__ = ["TimelineReader"]
+__all__ = ["Texts", "TimelineReader"]
 
+_LARGEST_GAP: Final = 1 << 16
+"""Lines that nobody wants are read with their neighbours; a hole that a limit has made is not."""
 _KINDS = {
     Stream.STDOUT: (timeline.STDOUT,),
     Stream.STDERR: (timeline.STDERR,),
@@ -45,9 +50,12 @@ class TimelineReader:
         self._kinds = _KINDS[options.streams] if options.logs else ()
         self._state: machine.State | None = None
 
-    def events(self, entries: Sequence[Entry]) -> Iterator[AppEvent]:
-        """Yield the events of consecutive records, in order."""
-        texts = _Texts(self._record, [e for e in entries if self._wants_text(e)])
+    def texts(self, entries: Sequence[Entry]) -> Texts:
+        """Read the text of those records that are wanted."""
+        return Texts(self._record, [e for e in entries if self._wants_text(e)])
+
+    def events(self, entries: Sequence[Entry], texts: Texts) -> Iterator[AppEvent]:
+        """Yield the events of consecutive records, in order, with their texts."""
         for entry in entries:
             if entry.kind in _NAMES:
                 if self._wants_text(entry):
@@ -62,7 +70,8 @@ class TimelineReader:
             elif entry.kind == timeline.REPORT:
                 yield from self._reports(entry)
             elif entry.kind == timeline.LOST and self._wants(entry.replica):
-                yield self._lost(entry, "disk full")
+                over_limit = entry.flags & timeline.OVER_LIMIT
+                yield self._lost(entry, "over log_max_mb" if over_limit else "disk full")
 
     def _wants(self, replica: int) -> bool:
         return self._options.wants_role(self._plan[replica].role)
@@ -83,9 +92,8 @@ class TimelineReader:
 
     def _lost(self, entry: Entry, reason: str) -> LogsLost:
         role, index, attempt, at = self._whose(entry)
-        return LogsLost(
-            role=role, replica=index, attempt=attempt, size_bytes=entry.size, reason=reason, time=at
-        )
+        size = None if entry.size == UNKNOWN else entry.size
+        return LogsLost(role=role, replica=index, attempt=attempt, size_bytes=size, reason=reason, time=at)
 
     def _changes(self, entry: Entry) -> Iterator[AppEvent]:
         event = decode_event(read_part(self._record.path(JOURNAL), entry.offset, entry.size))
@@ -113,25 +121,28 @@ class TimelineReader:
             yield from read_reports([line], *self._whose(entry))
 
 
-class _Texts:
-    """The text of several records: each log file is opened and read once."""
+class Texts:
+    """The text of several records: what lies together in a log file is read at once."""
 
     def __init__(self, record: AppRecord, entries: Sequence[Entry]) -> None:
-        spans: dict[tuple[int, int], tuple[int, int]] = {}
+        """Read them."""
+        spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for e in entries:
-            key = (e.replica, e.attempt)
-            first, last = spans.get(key, (e.offset, 0))
-            spans[key] = (min(first, e.offset), max(last, e.offset + e.size))
-        self._starts = {key: first for key, (first, _) in spans.items()}
-        self._data = {
-            (replica, attempt): _read_log(_combined(record, replica, attempt), first, last - first)
-            for (replica, attempt), (first, last) in spans.items()
+            found = spans.setdefault((e.replica, e.attempt), [])
+            if found and e.offset - found[-1][1] <= _LARGEST_GAP:
+                found[-1] = (found[-1][0], e.offset + e.size)
+            else:
+                found.append((e.offset, e.offset + e.size))
+        self._pieces = {
+            key: [(first, _read_log(_combined(record, *key), first, last - first)) for first, last in found]
+            for key, found in spans.items()
         }
 
     def of(self, entry: Entry) -> bytes:
-        key = (entry.replica, entry.attempt)
-        at = entry.offset - self._starts[key]
-        return self._data[key][at : at + entry.size]
+        """Return the record's text, or less if there is less."""
+        pieces = self._pieces[entry.replica, entry.attempt]
+        first, data = pieces[bisect_right(pieces, entry.offset, key=itemgetter(0)) - 1]
+        return data[entry.offset - first :][: entry.size]
 
 
 def _combined(record: AppRecord, replica: int, attempt: int) -> str:

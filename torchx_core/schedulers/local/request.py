@@ -11,7 +11,7 @@ from typing import cast
 
 from torchx_core.schedulers.local.devices import reserve_plan
 from torchx_core.schedulers.local.images import ImageProvider, ReplicaParam, working_directory
-from torchx_core.schedulers.option_values import one_of, seconds
+from torchx_core.schedulers.option_values import count, one_of, seconds
 from torchx_core.schedulers.paths import file_name
 from torchx_core.schedulers.secrets import mask_env
 from torchx_core.specs import AppDef, CfgVal, Role, macros
@@ -133,6 +133,7 @@ def render(
         log_mode=cast("LogMode", one_of(cfg, "log_mode", ("exact", "pipe"))),
         limits=cast("LimitMode", one_of(cfg, "limits", ("auto", "require", "off"))),
         gpu_ids=reserve_plan(app, cfg, gpu_ids),
+        log_max_mb=count(cfg, "log_max_mb"),
     )
     params = {
         role.name: _params(role, app_id, images, log_dirs[role.name], extra_paths, cfg) for role in app.roles
