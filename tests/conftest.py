@@ -270,12 +270,20 @@ def _descriptors() -> Counter[str]:
 
 
 def _left_descriptors(known: Counter[str]) -> list[str]:
-    if _descriptors() - known:
+    """Name what is left open; a server's thread is given a moment to close what its client has left."""
+    if _more_than(known):
         gc.collect()  # a cycle may hold it; an unclosed file in one is reported as a ResourceWarning
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while (left := _more_than(known)) and threading.active_count() > 1 and time.monotonic() < deadline:
+        select.select([], [], [], 0.01)
+    return [f"descriptor {target} x{count}" for target, count in left.items()]
+
+
+def _more_than(known: Counter[str]) -> Counter[str]:
     left = _descriptors() - known
     if any(thread.name == PREFECTS_THREAD for thread in threading.enumerate()):
         left = Counter({target: count for target, count in left.items() if not target.startswith("socket:")})
-    return [f"descriptor {target} x{count}" for target, count in left.items()]
+    return left
 
 
 def _files(home: Path) -> set[str]:

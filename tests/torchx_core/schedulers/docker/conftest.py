@@ -15,6 +15,16 @@ from docker_images import stocked_engine
 from torchx_core.schedulers.docker.client import Engine
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Call tests on an engine slow, those of the contract excepted: it starts two containers a second."""
+    for item in items:
+        is_here = Path(__file__).parent in item.path.parents
+        has_engine = {"engine", "frail_engine"}.intersection(getattr(item, "fixturenames", ()))
+        if is_here and has_engine and item.path.name != "test_contract.py":
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def engine(private_home: Path) -> Iterator[DockerEngine]:
     """The engine of this test run, with the images of `docker_images`; nobody restarts it."""
