@@ -17,10 +17,9 @@ import ctypes
 import os
 import tempfile
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from time import time
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from torchx_core.supervisor import timeline
@@ -147,7 +146,7 @@ class LogLimit:
         self._dropped: list[Dropped] = []
         self._texts: list[tuple[str, int, int]] = []  # path, begin and end of what is to be freed
 
-    def mind(self, sinks: Iterable[Sink]) -> None:
+    def mind(self, sinks: Collection[Sink]) -> None:
         """Free what is too much, now that these have written."""
         if self._line.deleted:
             return  # another app may be in our place by now
@@ -160,12 +159,9 @@ class LogLimit:
                 replica.raw[kind].grow(outlet, sink.attempt)
                 while replica.raw[kind].is_too_much:
                     _free(replica.raw[kind].drop_step())
-        while self._is_due and not self._line.blocked:
+        whose = {sink.replica for sink in sinks}
+        while any(self._replicas[k].combined.is_too_much for k in whose) and not self._line.blocked:
             self._drop_lines()
-
-    @property
-    def _is_due(self) -> bool:
-        return any(replica.combined.is_too_much for replica in self._replicas.values())
 
     def _drop_lines(self) -> None:
         """Free a step of every replica that is due, or nearly: the timeline is gone through once for them.
@@ -214,24 +210,23 @@ class _Going:
         """Find all of it."""
         at = self._begin
         while len(self.next_from) < len(self._due) and (data := os.pread(timeline_fd, _READ_SIZE, at)):
-            for _, offset, size, replica, attempt, kind, *_ in timeline.rows_of(data):
+            for time_us, offset, size, replica, attempt, kind, *_ in timeline.rows_of(data):
                 if kind in _TEXTS and replica in self._due and replica not in self.next_from:
                     kept, place = self._due[replica], (attempt, offset)
                     if place >= kept.start:
                         self.next_from[replica] = at
                     elif place >= kept.head_end:
-                        self._take(at, size, replica, attempt)
+                        self._take(Dropped(time_us, at, at, size, replica, attempt))
                 at += timeline.SIZE
         self.next_from.update(dict.fromkeys(self._due.keys() - self.next_from.keys(), at))
 
-    def _take(self, at: int, size: int, replica: int, attempt: int) -> None:
-        if self.runs and self.runs[-1][1] == at:
-            self.runs[-1] = (self.runs[-1][0], at + timeline.SIZE)
-        else:
-            self.runs.append((at, at + timeline.SIZE))
-        key = (replica, attempt)
-        before = self.dropped.get(key) or Dropped(int(time() * 1e6), at, at, 0, replica, attempt)
-        self.dropped[key] = before._replace(last=at, size=before.size + size)
+    def _take(self, going: Dropped) -> None:
+        begin, end = going.last, going.last + timeline.SIZE
+        if self.runs and self.runs[-1][1] == begin:
+            begin, _ = self.runs.pop()
+        self.runs.append((begin, end))
+        before = self.dropped.get(going[-2:])
+        self.dropped[going[-2:]] = _joined(before, going) if before else going
 
 
 def _fewer(dropped: list[Dropped]) -> list[Dropped]:
@@ -245,8 +240,12 @@ def _fewer(dropped: list[Dropped]) -> list[Dropped]:
         if before is None:
             odd[each[-2:]] = each
         else:
-            merged.append(before._replace(last=each.last, size=before.size + each.size))
+            merged.append(_joined(before, each))
     return [*merged, *odd.values()]
+
+
+def _joined(before: Dropped, after: Dropped) -> Dropped:
+    return before._replace(last=after.last, size=before.size + after.size)
 
 
 @contextmanager

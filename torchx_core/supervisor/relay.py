@@ -9,7 +9,7 @@ fast writer costs few system calls.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from io import FileIO
 from time import monotonic, time
 from typing import TYPE_CHECKING
@@ -249,7 +249,7 @@ class Relay:
         self._dirty.pop(sink, None)
         self._put(sink.close(), [sink])
 
-    def _put(self, records: list[bytes], sinks: Iterable[Sink]) -> None:
+    def _put(self, records: list[bytes], sinks: Collection[Sink]) -> None:
         """Put records after all that is there, of output that these have written."""
         if records:
             self._line.append(b"".join(records))

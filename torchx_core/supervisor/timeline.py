@@ -56,7 +56,7 @@ class Dropped(NamedTuple):
     """What a limit of the log has cost one attempt of one replica."""
 
     time_us: int
-    """When, in microseconds since the epoch."""
+    """When the first of the lines came, in microseconds since the epoch."""
     first: int
     """Where in the timeline the first of its records was that have gone."""
     last: int
