@@ -19,6 +19,7 @@ from torchx_core.errors import (
 from torchx_core.schedulers import (
     CancelOutcome,
     Capabilities,
+    EventFeed,
     Finding,
     FollowOptions,
     UsageSample,
@@ -27,7 +28,6 @@ from torchx_core.schedulers.difference import comparable_request, request_differ
 from torchx_core.schedulers.last_lines import read_last_lines
 from torchx_core.schedulers.local import launch, view
 from torchx_core.schedulers.local.cancelling import ask_to_end
-from torchx_core.schedulers.local.feed import LocalFeed
 from torchx_core.schedulers.local.host_check import check_host
 from torchx_core.schedulers.local.images import CWDImageProvider, ImageProvider
 from torchx_core.schedulers.local.inotify import InotifyPool
@@ -296,6 +296,8 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
 
         return diagnose(self._root, self.backend, self._gpus)
 
-    def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> LocalFeed:
+    def feed(self, app_id: str, cursor: str | None, options: FollowOptions) -> EventFeed:
         """Open the app's event stream."""
+        from torchx_core.schedulers.local.feed import LocalFeed  # here: a status does without it
+
         return LocalFeed(self._record(app_id), self._handle(app_id), cursor, options, self._inotifies)
