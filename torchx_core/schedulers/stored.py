@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final, Self, cast
+from typing import ClassVar, Final, Self, cast
 
 from torchx_core.errors import (
     CorruptRecordError,
@@ -37,8 +37,6 @@ __all__ = [
 ]
 
 SPEC: Final = "spec.json"
-_VERSION: Final = 1
-"""Of the records of apps; a newer one is not read."""
 _MOST_KEPT: Final = 128
 """How many records this process keeps in memory, the latest read, for whoever asks again and again."""
 _LASTING: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -47,6 +45,9 @@ _LASTING: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 @dataclass(frozen=True)
 class StoredApp(ABC):
     """What was submitted; never changes while the app exists."""
+
+    VERSION: ClassVar[int] = 1
+    """Of the records that are read; a newer one is refused."""
 
     directory: str
     content: Json
@@ -75,6 +76,7 @@ class StoredApp(ABC):
             if content is None and is_debris(directory):
                 raise DamagedFile(path, "is missing")
             if content is not None:
+                _check_version(content, path, cls.VERSION)
                 _check(content, path)
         return None if content is None else cls(directory, content)
 
@@ -193,7 +195,6 @@ def _check_version(content: Json, path: str, version: int) -> None:
 
 
 def _check(content: Json, path: str) -> None:
-    _check_version(content, path, _VERSION)
     asked = content.get("asked")
     app = cast("Json", asked).get("app") if isinstance(asked, dict) else None
     cfg = cast("Json", asked).get("cfg") if isinstance(asked, dict) else None

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import tempfile
 from collections import deque
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -299,6 +298,8 @@ def can_free_parts(directory: str) -> bool:
     Raises:
         OSError: No file can be made there.
     """
+    import tempfile  # here: a supervisor has no need of it
+
     with tempfile.TemporaryFile(dir=directory) as file:
         file.write(bytes(_BLOCK))
         file.flush()

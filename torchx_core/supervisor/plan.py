@@ -64,8 +64,11 @@ def ends_at(plan: Plan, began_at: float | None) -> float | None:
 
 
 def encode_plan(plan: Plan) -> Json:
-    """Return the plan as JSON values."""
-    return {**plan._asdict(), "replicas": [r._asdict() for r in plan.replicas]}
+    """Return the plan as JSON values; what earlier releases do not know is left out where it is not set."""
+    encoded: Json = {**plan._asdict(), "replicas": [r._asdict() for r in plan.replicas]}
+    if plan.log_max_mb is None:
+        del encoded["log_max_mb"]
+    return encoded
 
 
 def decode_plan(record: object) -> Plan:

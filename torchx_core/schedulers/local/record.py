@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from socket import gethostname
+from typing import ClassVar
 
 from torchx_core.schedulers.local.replay import Replay
 from torchx_core.schedulers.stored import StoredApp
@@ -21,6 +22,8 @@ __all__ = ["AppRecord", "boot_id", "encode_record"]
 @dataclass(frozen=True)
 class AppRecord(StoredApp):
     """What was submitted to this host."""
+
+    VERSION: ClassVar[int] = 2
 
     @property
     def boot_id(self) -> str:
@@ -57,9 +60,9 @@ class AppRecord(StoredApp):
 
 
 def encode_record(asked: Json, plan: Plan, *, created_at: float) -> Json:
-    """Return the content of a new app's record."""
+    """Return the content of a new app's record, of an earlier version if that can say all of it."""
     return {
-        "version": VERSION,
+        "version": VERSION if plan.log_max_mb is None else AppRecord.VERSION,
         "incarnation": os.urandom(8).hex(),
         "boot_id": boot_id(),
         "host": gethostname(),

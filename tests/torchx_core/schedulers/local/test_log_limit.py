@@ -170,6 +170,17 @@ def test_damaged_notes_of_what_went_are_an_error(runner: Runner, tmp_path: Path)
         list(runner.follow(handle))
 
 
+def test_only_an_app_with_a_limit_is_closed_to_earlier_releases(runner: Runner, tmp_path: Path) -> None:
+    """They know neither its field nor its zeros, and the version says so; others they read as before."""
+    runner.wait(runner.run(app_of("true"), "local_cwd", {"log_max_mb": 1}, app_id="limited"))
+    runner.wait(runner.run(app_of("true"), "local_cwd", app_id="plain"))
+    found = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.rglob("spec.json")}
+    assert found["limited"]["version"] == 2
+    assert found["limited"]["plan"]["log_max_mb"] == 1
+    assert found["plain"]["version"] == 1
+    assert "log_max_mb" not in found["plain"]["plan"]
+
+
 @pytest.mark.parametrize("most_mb", [-1, 0])
 def test_a_limit_that_keeps_nothing_is_refused(runner: Runner, most_mb: int) -> None:
     """The last lines of a failure have to be there."""
