@@ -222,6 +222,7 @@ def _inquire(endpoint: Endpoint) -> None:
     request_chain.close()
 
 
+@pytest.mark.slow
 def test_docker_may_answer_anything() -> None:
     """An engine, or what stands before it, answers with what no engine says: an error of ours."""
     rng = random.Random(f"docker {SEED}")

@@ -191,6 +191,7 @@ for situation in (
 """
 
 
+@pytest.mark.slow
 def test_no_signal_is_lost_on_an_event_loop() -> None:
     """Whatever the loop is at, asyncio must not swallow the exception, as it does with those of callbacks."""
     ran = _run(STORM)

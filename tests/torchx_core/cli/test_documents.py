@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import click
+import pytest
 
 from torchx_core.cli.exit_codes import ExitCode
 from torchx_core.cli.program import COMMANDS, program
@@ -18,6 +19,7 @@ REFERENCE = (DOCS / "reference" / "cli.md").read_text()
 HOW_TO = (DOCS / "how-to" / "cli.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_how_to_works(work: Path) -> None:
     """Its blocks, in their order, are a program that a shell runs to its end."""
     folder = work / "bin"

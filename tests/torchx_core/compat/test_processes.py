@@ -91,6 +91,7 @@ def test_a_program_that_cannot_start_leaves_nothing(runner: Runner) -> None:
     runner.delete(handle)
 
 
+@pytest.mark.slow
 def test_finished_apps_are_no_burden(runner: Runner) -> None:
     """After a hundred that nobody has looked at, TorchX by itself refuses the next."""
     app = AppDef("a", [Role("r", "", entrypoint="true")])

@@ -230,6 +230,7 @@ def test_an_overlay_is_part_of_the_request(role: Role) -> None:
     assert get_overlay(filled, "k", "Pod") == {"name": "app-1-0", "l": ["app-1"]}
 
 
+@pytest.mark.slow
 @given(apps, names, names, plain_maps)
 def test_overlays_survive_documents(
     app: AppDef, namespace: str, kind: str, overlay: dict[str, object]
