@@ -287,7 +287,7 @@ STEPS = st.tuples(
 """What happens, to which replica, and how many lines it prints."""
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(steps=st.lists(STEPS, min_size=20, max_size=120), limit=st.sampled_from([2_000, 20_000]))
 def test_every_line_is_shown_once_or_counted(
     tmp_path_factory: pytest.TempPathFactory,
