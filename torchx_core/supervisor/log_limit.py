@@ -1,7 +1,7 @@
 """Keeps the log files of a chatty replica within a limit: the beginning and the latest part stay.
 
 What lies between is freed in place, by holes in the files: a place in a file or in the timeline means the
-same before and after, so cursors stay good, and nobody who reads has to be told. It is done in three steps,
+same before and after, so cursors stay good. It is done in three steps,
 in this order, so that a supervisor that dies between two of them leaves nothing that misleads a reader:
 
 1. `records.DROPPED` says which stretch of the timeline loses whose lines, and how many bytes.
@@ -37,7 +37,6 @@ _MOST_NOTES: Final = 400
 _BLOCK: Final = 4096
 """A shorter hole frees nothing, so zeros are written there."""
 _READ_SIZE: Final = timeline.SIZE << 12
-_TEXTS: Final = (timeline.STDOUT, timeline.STDERR)
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # <linux/falloc.h>
 
 _Place: TypeAlias = tuple[int, int]
@@ -123,7 +122,7 @@ class _Replica(NamedTuple):
 
     @classmethod
     def within(cls, limit: int) -> _Replica:
-        return cls(_Kept(limit // 2), {kind: _Kept(limit // 4) for kind in _TEXTS})
+        return cls(_Kept(limit // 2), {kind: _Kept(limit // 4) for kind in timeline.TEXTS})
 
 
 class LogLimit:
@@ -210,7 +209,7 @@ class _Going:
         at = self._begin
         while len(self.next_from) < len(self._due) and (data := os.pread(timeline_fd, _READ_SIZE, at)):
             for time_us, offset, size, replica, attempt, kind, *_ in timeline.rows_of(data):
-                if kind in _TEXTS and replica in self._due and replica not in self.next_from:
+                if kind in timeline.TEXTS and replica in self._due and replica not in self.next_from:
                     kept, place = self._due[replica], (attempt, offset)
                     if place >= kept.start:
                         self.next_from[replica] = at

@@ -20,6 +20,7 @@ EVENT = 3  # a line of the journal
 REPORT = 4  # a line of the reports
 LOST = 5  # that many bytes of output could not be stored
 END = 6  # nothing follows; the final record is on disk
+TEXTS = (STDOUT, STDERR)
 
 EOL = 1  # flag: the run ends in a newline
 OVER_LIMIT = 2  # flag of a LOST that a reader makes of a `Dropped`; nobody writes it

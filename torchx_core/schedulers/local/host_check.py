@@ -40,16 +40,17 @@ def check_host(request: LocalRequest, images: ImageProvider) -> None:
         InvalidAppError: A program or script does not exist, or there are more replicas than open files allow.
         InvalidInputError: ``log_dir`` cannot be written, or a log with a limit cannot be kept there.
     """
-    _check_state_dir(os.path.dirname(request.app_dir))
-    for replica in request.plan.replicas:
+    plan, directories = request.plan, [os.path.dirname(request.app_dir)]
+    _check_state_dir(directories[0])
+    for replica in plan.replicas:
         if replica.replica_id == 0:  # replicas of a role differ in their arguments only
             _check_program(replica, images)
-    _check_descriptors(len(request.plan.replicas))
+    _check_descriptors(len(plan.replicas))
     if request.cfg.get("log_dir"):
-        _check_log_dir(os.path.dirname(os.path.dirname(request.plan.replicas[0].log_dir)))
-    if request.plan.log_max_mb is not None:
-        for directory in {os.path.dirname(request.app_dir), _nearest(request.plan.replicas[0].log_dir)}:
-            _check_holes(directory)
+        directories.append(os.path.dirname(os.path.dirname(plan.replicas[0].log_dir)))
+        _check_log_dir(directories[-1])
+    for directory in directories if plan.log_max_mb is not None else ():
+        _check_holes(directory)
 
 
 def _check_state_dir(directory: str) -> None:
@@ -123,13 +124,6 @@ def _check_log_dir(directory: str) -> None:
         writable = False
     if not writable:
         raise InvalidInputError(f"log_dir is not writable: {directory}; choose another directory")
-
-
-def _nearest(directory: str) -> str:
-    """Return the directory, or the nearest one above it that is there."""
-    while not os.path.isdir(directory):
-        directory = os.path.dirname(directory)
-    return directory
 
 
 def _check_holes(directory: str) -> None:

@@ -19,10 +19,8 @@ __all__ = ["UNKNOWN", "Stretch", "TimelineFile"]
 
 UNKNOWN: Final = -1
 """The size of a LOST entry of which nobody knows how much it is."""
-_Told: TypeAlias = dict[tuple[int, int], int]
-"""Replica and attempt -> up to which place in the timeline it is told what of its lines has gone."""
-_TEXTS: Final = (timeline.STDOUT, timeline.STDERR)
-
+_Announced: TypeAlias = dict[tuple[int, int], int]
+"""Replica and attempt -> up to which place in the timeline a reader knows what of its lines has gone."""
 _MOST_ENTRIES: Final = 4096
 """How many are read at a time, at most."""
 
@@ -37,8 +35,8 @@ class Stretch(NamedTuple):
     data: bytes
     begin: int
     """The bytes that were read, and where."""
-    told: _Told
-    """What of the lines that have gone is told with these entries."""
+    announced: _Announced
+    """What of the lines that have gone a reader knows with these entries."""
 
 
 class TimelineFile:
@@ -60,7 +58,7 @@ class TimelineFile:
         self._replicas = len(record.plan.replicas)
         self._is_limited = record.plan.log_max_mb is not None
         self._dropped = _DroppedLines(record.path(DROPPED), self._replicas)
-        self._told: _Told = {}
+        self._announced: _Announced = {}
 
     def is_at(self, path_stat: os.stat_result) -> bool:
         """Return whether that is the file which is open."""
@@ -87,10 +85,10 @@ class TimelineFile:
                 data = again  # a record was read while it became zeros
 
     def is_current(self, stretch: Stretch) -> bool:
-        """Return whether no record of it has gone since; then what it tells is told."""
+        """Return whether no record of it has gone since; then the reader knows what it says has gone."""
         if self._is_limited and self._pread(stretch.begin)[: len(stretch.data)] != stretch.data:
             return False
-        self._told = stretch.told
+        self._announced = stretch.announced
         return True
 
     def close(self) -> None:
@@ -113,31 +111,31 @@ class TimelineFile:
                 gap = gap or self._gap(begin)
                 if gap is None or gap.end_of(at) is None:
                     break  # it was never written
-                gap.tell(at, at + timeline.SIZE, entries)
+                gap.announce(at, at + timeline.SIZE, entries)
             else:
                 if entry.replica >= self._replicas or not is_time(entry.time_us / 1e6):
                     raise DamagedFile(self._path, f"makes no sense at byte {at}")
-                size += entry.size if entry.kind in _TEXTS else 0
+                size += entry.size if entry.kind in timeline.TEXTS else 0
                 if entries and most_bytes is not None and size > most_bytes:
                     break
                 entries.append(entry)
             at += timeline.SIZE
-        return Stretch(entries, at, data, begin, gap.told if gap else self._told)
+        return Stretch(entries, at, data, begin, gap.announced if gap else self._announced)
 
     def _hole(self, begin: int, data: bytes) -> Stretch:
         """Skip what may be longer than anybody wants to read through."""
         gap = self._gap(begin)
         known = gap.end_of(begin) if gap else None
         if gap is None or known is None:
-            return Stretch([], begin, data, begin, self._told)
+            return Stretch([], begin, data, begin, self._announced)
         try:
             hole_end = os.lseek(self._fd, begin, os.SEEK_DATA)
         except OSError:  # nothing follows it
             hole_end = known
-        end = max(begin + timeline.SIZE, min(known, hole_end - hole_end % timeline.SIZE))
+        end = min(known, max(begin + len(data), hole_end - hole_end % timeline.SIZE))
         entries: list[Entry] = []
-        gap.tell(begin, end, entries)
-        return Stretch(entries, end, data, begin, gap.told)
+        gap.announce(begin, end, entries)
+        return Stretch(entries, end, data, begin, gap.announced)
 
     def _gap(self, begin: int) -> _Gap | None:
         """Return what has gone, for one who reads on from a place; read only now: it was written before."""
@@ -145,34 +143,36 @@ class TimelineFile:
             return None
         self._dropped.refresh()
         across = {each for each in self._dropped.across(begin) if self._is_zero(each.last)}
-        return _Gap(self._dropped, begin, across, dict(self._told))
+        return _Gap(self._dropped, begin, across, dict(self._announced))
 
     def _is_zero(self, at: int) -> bool:
         return not any(os.pread(self._fd, timeline.SIZE, at))
 
 
 class _Gap:
-    """Tells what has gone where its first record was, or, to whoever had passed that by then, at once."""
+    """Announces what has gone where its first record was; to whoever had passed that by then, at once."""
 
-    def __init__(self, dropped: _DroppedLines, begin: int, across: set[Dropped], told: _Told) -> None:
+    def __init__(
+        self, dropped: _DroppedLines, begin: int, across: set[Dropped], announced: _Announced
+    ) -> None:
         self._dropped = dropped
         self._begin = begin
         self._across: set[Dropped] = across
-        self.told: _Told = told
+        self.announced: _Announced = announced
 
     def end_of(self, at: int) -> int | None:
         """Return where the stretch ends that has the place and has lost lines; None if it is in none."""
         return self._dropped.end_of(at)
 
-    def tell(self, begin: int, end: int, entries: list[Entry]) -> None:
-        """Add entries that tell what has gone from here to there."""
+    def announce(self, begin: int, end: int, entries: list[Entry]) -> None:
+        """Add entries that say what has gone from here to there."""
         news = self._across | self._dropped.beginning_in(begin, end)
         self._across.clear()
         for each in sorted(news, key=attrgetter("first")):
             whose = (each.replica, each.attempt)
-            if each.last <= self.told.get(whose, -1):
+            if each.last <= self.announced.get(whose, -1):
                 continue
-            self.told[whose] = each.last
+            self.announced[whose] = each.last
             size = each.size if each.first >= self._begin else UNKNOWN  # nobody knows how much of it is left
             last = entries[-1] if entries else None
             if last and last.flags == timeline.OVER_LIMIT and (last.replica, last.attempt) == whose:
