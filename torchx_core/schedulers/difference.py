@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT, in_present_words
+from torchx_core.schedulers.option_values import of_the_app
 from torchx_core.schedulers.secrets import MASK, looks_secret, mask_value
 from torchx_core.settings import (
     ENV_TORCHX_METRIC_SINKS,
@@ -25,7 +26,7 @@ _ABSENT = object()
 
 def comparable_request(app: AppDef, cfg: Mapping[str, CfgVal]) -> dict[str, object]:
     """Return what makes two submits the same request."""
-    return {"app": app.to_dict(), "cfg": dict(cfg), **REQUEST_FORMAT}
+    return {"app": app.to_dict(), "cfg": of_the_app(cfg), **REQUEST_FORMAT}
 
 
 def request_differences(

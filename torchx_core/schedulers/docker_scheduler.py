@@ -59,6 +59,7 @@ class Opts(StructuredOpts):
     log_max_mb: int | None = None
     shm_mb: int | None = None
     gpu_ids: list[str] | None = None
+    retention: str | None = None
 
 
 def has_docker() -> bool:

@@ -55,3 +55,4 @@ class Opts(StructuredOpts):
     log_mode: str | None = None
     log_max_mb: int | None = None
     limits: str | None = None
+    retention: str | None = None

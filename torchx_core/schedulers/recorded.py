@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Generic, TypeVar
@@ -22,13 +22,14 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers.ended import EndedApps, directory_version
 from torchx_core.schedulers.locks import locked_session
+from torchx_core.schedulers.option_values import retention
 from torchx_core.schedulers.ownership import owner_of, set_owner
 from torchx_core.schedulers.paths import check_owner, check_readable, file_name, name_of, state_root
 from torchx_core.schedulers.removing import move_aside, remove_debris, remove_tree, tree_size
 from torchx_core.schedulers.responses import DescribeAppResponse, Finding, ListAppResponse, Verdict
 from torchx_core.schedulers.scheduler import Scheduler
 from torchx_core.schedulers.stored import StoredApp, clear_debris, is_debris, names_in, naming_damage
-from torchx_core.specs import AppState, AppStatus, is_terminal
+from torchx_core.specs import AppState, AppStatus, CfgVal, is_terminal
 
 __all__ = ["RecordedScheduler"]
 
@@ -186,17 +187,16 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             self._end_by_force(app_dir)
         return [app_dir]
 
-    def _for_submit(self, app_dir: str) -> R | None:
+    def _for_submit(self, app_dir: str, cfg: Mapping[str, CfgVal]) -> R | None:
         """Return the record that a submit finds, having cleared away a directory without any.
 
         Raises:
             SubmitFailedError: An app whose record was deleted by hand still runs there.
             InvalidConfigError: There is none, and the state directory is not this user's alone; or
                 ``TORCHX_RETENTION`` is wrong.
+            InvalidRunConfigException: The option ``retention`` is.
         """
-        from torchx_core.schedulers.retention import retention  # here: most commands submit nothing
-
-        retention()  # what is wrong with it is told before anything is submitted
+        retention(cfg)  # what is wrong with it is told before anything is submitted
         check_readable(self._session_dir)
         while is_debris(app_dir):
             check_owner(self._session_dir)
@@ -207,14 +207,14 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             check_owner(self._session_dir)
         return record
 
-    def _forget_old(self) -> None:
+    def _forget_old(self, cfg: Mapping[str, CfgVal]) -> None:
         """Delete ended apps that are old, or too much, now and then; no submit fails for that.
 
         Logs that the user wanted elsewhere are the user's to delete, and their app with them.
         """
-        from torchx_core.schedulers.retention import MOST, overdue, retention  # likewise
+        from torchx_core.schedulers.retention import MOST, overdue  # here: most commands submit nothing
 
-        keep = retention()
+        keep = retention(cfg)
         with suppress(TorchXError, OSError):
             names = overdue(self._session_dir, keep) if keep else ()
             for name in islice(filter(self._has_its_logs, names), MOST):

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 from math import inf
 from typing import Final, NamedTuple, cast
 
-from torchx_core.errors import InvalidConfigError
-from torchx_core.quantities import parse_duration, parse_size
 from torchx_core.schedulers.ended import DirectoryVersion, directory_version, read_rows
+from torchx_core.schedulers.option_values import Retention
 from torchx_core.schedulers.removing import tree_size
 from torchx_core.supervisor.reading import DamagedFile
 from torchx_core.supervisor.records import FINAL, replace_whole
 from torchx_core.supervisor.shape import is_whole
 
-__all__ = ["MOST", "Kept", "Retention", "doomed", "overdue", "retention"]
+__all__ = ["MOST", "Kept", "doomed", "overdue"]
 
-VARIABLE: Final = "TORCHX_RETENTION"
-DEFAULT: Final = "30d,10GB"
-OFF: Final = "off"
 SPARED_S: Final = 7 * 86400.0
 """An app that changed so lately is not deleted for its size: an engine may still read its end and its log."""
 FILE: Final = ".retention.json"
@@ -35,13 +30,6 @@ _BUDGET_S: Final = 0.2
 """How long one submit may take to measure apps."""
 MOST: Final = 200
 """How many apps one submit deletes at most."""
-
-
-class Retention(NamedTuple):
-    """What the ended apps of a session are held to."""
-
-    max_age_s: float
-    max_bytes: float
 
 
 class _Size(NamedTuple):
@@ -58,39 +46,6 @@ class Kept(NamedTuple):
     changed_at: float
     """Seconds since the epoch: for one that has ended, when that was, or somebody took it over later."""
     size_bytes: int
-
-
-def retention() -> Retention | None:
-    """Return what ``TORCHX_RETENTION`` says: ``AGE``, ``SIZE``, or both with a comma; None for ``off``.
-
-    Raises:
-        InvalidConfigError: It says anything else.
-    """
-    return _parse(os.environ.get(VARIABLE, "").strip() or DEFAULT)
-
-
-@cache
-def _parse(text: str) -> Retention | None:
-    if text == OFF:
-        return None
-    keep = Retention(inf, inf)
-    for part in map(str.strip, text.split(",")):
-        if (age_s := _or_none(parse_duration, part)) is not None:
-            keep = keep._replace(max_age_s=age_s)
-        elif (size := _or_none(parse_size, part)) is not None:
-            keep = keep._replace(max_bytes=size)
-        else:
-            problem = f"not a retention: {text!r}; expected an age, a size or both, as {DEFAULT}, or {OFF}"
-            raise InvalidConfigError(f"${VARIABLE}", None, problem)
-    return keep
-
-
-def _or_none(parse: Callable[[str], float], part: str) -> float | None:
-    """Return the quantity; None for another one, and for a number without a unit, which may mean either."""
-    try:
-        return None if part.isdigit() else parse(part)
-    except ValueError:
-        return None
 
 
 def doomed(apps: Iterable[Kept], keep: Retention, now: float) -> list[str]:

@@ -15,7 +15,6 @@ from torchx_core.errors import (
     AppNotTerminalError,
     InvalidAppError,
     InvalidInputError,
-    InvalidRunConfigException,
     ReplicaNotRunningError,
     TorchXError,
     UnknownAppException,
@@ -25,6 +24,7 @@ from torchx_core.schedulers.events import UsageSample
 from torchx_core.schedulers.feed import EventFeed, drive
 from torchx_core.schedulers.ids import make_unique
 from torchx_core.schedulers.lines import check_window, select_lines
+from torchx_core.schedulers.option_values import check_values
 from torchx_core.schedulers.pruning import surplus
 from torchx_core.schedulers.responses import (
     CancelOutcome,
@@ -100,11 +100,7 @@ class Scheduler(ABC, Generic[T]):
                 the option ``unsupported``, what its capabilities lack may be a warning in the log instead.
         """
         resolved = self.run_opts().resolve(cfg)
-        for key, value in resolved.items():
-            if isinstance(value, str) and not _can_be_passed(value):
-                raise InvalidRunConfigException(
-                    f"{key} must not have a NUL byte or half a character: {value!r}", key, cfg
-                )
+        check_values(resolved)
         self._validate(app)
         if UNSUPPORTED in resolved:
             leave_out_of_app(app, resolved, self.capabilities, self.backend)
@@ -490,11 +486,3 @@ class Scheduler(ABC, Generic[T]):
 
     def _handle(self, app_id: str) -> str:
         return f"{self.backend}://{self.session_name}/{app_id}"
-
-
-def _can_be_passed(text: str) -> bool:
-    """Return whether the system takes the text as a path or a word; undecodable bytes are kept (PEP 383)."""
-    try:
-        return b"\0" not in text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return False

@@ -13,16 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchx_core.errors import InvalidConfigError
+from torchx_core.schedulers.option_values import RETENTION_VARIABLE, Retention, retention
 from torchx_core.schedulers.retention import (
     FILE,
     INTERVAL_S,
     SPARED_S,
-    VARIABLE,
     Kept,
-    Retention,
     doomed,
     overdue,
-    retention,
 )
 
 DAY_S = 86400.0
@@ -64,20 +62,21 @@ def test_what_goes_and_what_stays(apps: list[Kept]) -> None:
         ("off", None),
     ],
 )
-def test_what_the_variable_says(
-    monkeypatch: pytest.MonkeyPatch, text: str, expected: Retention | None
-) -> None:
-    """An age, a size, both, or nothing at all."""
-    monkeypatch.setenv(VARIABLE, text)
-    assert retention() == expected
+def test_what_is_said(monkeypatch: pytest.MonkeyPatch, text: str, expected: Retention | None) -> None:
+    """An age, a size, both, or nothing at all; the option counts before the variable."""
+    monkeypatch.setenv(RETENTION_VARIABLE, text)
+    assert retention({}) == expected
+    monkeypatch.setenv(RETENTION_VARIABLE, "3d")
+    assert retention({"retention": text}) == expected
+    assert retention({"retention": None}) == Retention(3 * DAY_S, inf)
 
 
 @pytest.mark.parametrize("text", ["30", "never", "30d,,10GB", "30d;10GB", "-1d", "0"])
 def test_what_it_cannot_say(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A number without a unit may be days, seconds or bytes."""
-    monkeypatch.setenv(VARIABLE, text)
+    monkeypatch.setenv(RETENTION_VARIABLE, text)
     with pytest.raises(InvalidConfigError, match=r"^\$TORCHX_RETENTION: not a retention: .*30d,10GB, or off"):
-        retention()
+        retention({})
 
 
 def _app(session: Path, name: str, *, age_days: float, size: int, ended: bool = True) -> None:

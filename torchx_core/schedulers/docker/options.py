@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchx_core.schedulers.option_values import add_ending_options
+from torchx_core.schedulers.option_values import add_ending_options, add_retention_option
 from torchx_core.specs import runopts
 
 __all__ = ["FORMER_MEANINGS", "LOG_DRIVERS", "NETWORKS", "PULLS", "SHIMS", "docker_run_opts"]
@@ -72,4 +72,5 @@ def docker_run_opts() -> runopts:
         type_=list[str],
         help="GPUs of the engine to deal out to the replicas, in order; default: any",
     )
+    add_retention_option(opts)
     return opts

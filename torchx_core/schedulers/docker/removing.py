@@ -28,7 +28,9 @@ _IN_USE = (403, 409)
 """What an engine answers when a container, a volume or a network is in use, or is being removed."""
 
 
-def remove_everything(engine: Engine, session: str, app_id: str, nonce: str | None = None) -> None:
+def remove_everything(
+    engine: Engine, session: str, app_id: str, nonce: str | None = None, *, patience_s: float = _PATIENCE_S
+) -> None:
     """Remove containers, network and records, so that neither a crash nor a refusal leaves a half of the app.
 
     Whoever submits the app meanwhile may add another container, which holds the volume: then begin again.
@@ -39,9 +41,14 @@ def remove_everything(engine: Engine, session: str, app_id: str, nonce: str | No
         app_id: The app.
         nonce: Of which submit; an app that was submitted anew meanwhile, after another one's delete, is left
             alone. None for whatever is there.
+        patience_s: How long things may stay in use.
     """
     name = app_name(session, app_id)
-    _repeat(engine, session, app_id, nonce, lambda: nonce is None or store.nonce_of(engine, name) == nonce)
+
+    def is_there() -> bool:
+        return nonce is None or store.nonce_of(engine, name) == nonce
+
+    _repeat(engine, session, app_id, nonce, is_there, patience_s)
 
 
 def remove_unlabelled(engine: Engine, session: str, app_id: str, *, force: bool) -> None:
@@ -59,13 +66,18 @@ def remove_unlabelled(engine: Engine, session: str, app_id: str, *, force: bool)
         return labels == {} or (force and labels is not None)
 
     if is_unlabelled():
-        _repeat(engine, session, app_id, None, is_unlabelled)
+        _repeat(engine, session, app_id, None, is_unlabelled, _PATIENCE_S)
 
 
 def _repeat(
-    engine: Engine, session: str, app_id: str, nonce: str | None, is_there: Callable[[], bool]
+    engine: Engine,
+    session: str,
+    app_id: str,
+    nonce: str | None,
+    is_there: Callable[[], bool],
+    patience_s: float,
 ) -> None:
-    until = time.monotonic() + _PATIENCE_S
+    until = time.monotonic() + patience_s
     while time.monotonic() < until:
         try:
             return _remove(engine, session, app_id, nonce, is_there)

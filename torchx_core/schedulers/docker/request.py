@@ -21,7 +21,7 @@ from torchx_core.schedulers.docker.options import LOG_DRIVERS, NETWORKS, PULLS, 
 from torchx_core.schedulers.docker.records import Planned
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE, ShimSettings, command
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
-from torchx_core.schedulers.option_values import count, one_of, seconds
+from torchx_core.schedulers.option_values import count, of_the_app, one_of, seconds
 from torchx_core.schedulers.secrets import MASK, mask_env, mask_value
 from torchx_core.settings import ENV_TORCHX_IMAGE
 from torchx_core.specs import AppDef, CfgVal, RetryPolicy, Role, macros
@@ -345,7 +345,7 @@ def comparable_request(app: AppDef, cfg: Mapping[str, CfgVal], salt: str, also: 
     document = app.to_dict()
     for role in cast("list[dict[str, object]]", document["roles"]):
         role["env"] = _hidden(cast("dict[str, str]", role["env"]), f"{role['name']}.env", salt, secrets, also)
-    options: dict[str, object] = dict(cfg)
+    options: dict[str, object] = {**of_the_app(cfg)}
     if cfg.get("env"):
         options["env"] = _hidden(cast("dict[str, str]", cfg["env"]), "cfg.env", salt, secrets, also)
     return {"app": document, "cfg": options, "secrets": secrets, **REQUEST_FORMAT}

@@ -6,6 +6,8 @@ import builtins
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import inf
 from threading import Lock
 from typing import ClassVar
 
@@ -13,6 +15,7 @@ from torchx_core.errors import (
     AppNotTerminalError,
     ReplicaNotRunningError,
     StoredStateError,
+    TorchXError,
     UnknownAppException,
 )
 from torchx_core.schedulers import (
@@ -41,12 +44,13 @@ from torchx_core.schedulers.docker.reconcile import containers_of, end, reconcil
 from torchx_core.schedulers.docker.records import Records, Stop
 from torchx_core.schedulers.docker.removing import debris, remove_everything, remove_unlabelled
 from torchx_core.schedulers.docker.request import DockerRequest, masked, render
+from torchx_core.schedulers.docker.retention import forget_old, marks
 from torchx_core.schedulers.docker.sdk import sdk_client
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.schedulers.docker.view import Phase, replica_state, samples, status, view_of
 from torchx_core.schedulers.docker.volume_state import VolumeState
 from torchx_core.schedulers.docker.workspace import build_workspace, prune_workspaces, workspace_image
-from torchx_core.schedulers.option_values import check_grace
+from torchx_core.schedulers.option_values import check_grace, retention
 from torchx_core.specs import (
     AppDef,
     AppDryRunInfo,
@@ -129,8 +133,13 @@ class DockerScheduler(Scheduler[DockerRequest]):
 
     def schedule(self, dryrun_info: AppDryRunInfo[DockerRequest]) -> str:
         """Create the app, or attach to the one that an equal request created."""
-        submit(self._connected(), dryrun_info.request)
-        return dryrun_info.request.app_id
+        request = dryrun_info.request
+        keep = retention(request.cfg)  # what is wrong with it is told before anything is submitted
+        submit(self._connected(), request)
+        if keep is not None and keep.max_age_s < inf:
+            with suppress(TorchXError):  # no submit fails for that
+                forget_old(self._connected(), self.session_name, keep.max_age_s, spared=request.app_id)
+        return request.app_id
 
     def describe(self, app_id: str) -> DescribeAppResponse | None:
         """Return what is known of the app, after doing what is due (a gang to stop, an end to write down)."""
@@ -243,7 +252,9 @@ class DockerScheduler(Scheduler[DockerRequest]):
         """Delete terminal apps as every scheduler does, and what nobody uses: workspaces, stray records."""
         engine = self._connected()
         doomed = super().prune(max_age_s=max_age_s, max_count=max_count, max_bytes=max_bytes)
-        each_at_once(engine.remove_volume, debris(engine, self.session_name))
+        each_at_once(
+            engine.remove_volume, [*debris(engine, self.session_name), *marks(engine, self.session_name)]
+        )
         prune_workspaces(engine)
         return doomed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchx_core.schedulers.option_values import add_ending_options
+from torchx_core.schedulers.option_values import add_ending_options, add_retention_option
 from torchx_core.schedulers.unsupported import add_unsupported_option
 from torchx_core.specs import runopts
 
@@ -46,4 +46,5 @@ def local_run_opts() -> runopts:
         default="auto",
         help="hold replicas to resource.cpu and memMB: auto (where the host can), require (or fail), off",
     )
+    add_retention_option(opts)
     return opts

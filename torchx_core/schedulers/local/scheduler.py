@@ -165,12 +165,12 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         request = dryrun_info.request
         asked = comparable_request(request.app, request.cfg)
         while True:
-            existing = self._for_submit(request.app_dir)
+            existing = self._for_submit(request.app_dir, request.cfg)
             if existing is None:
                 check_host(request, self._images_for(request.app_dir, request.cfg))
                 record = encode_record(asked, request.plan, created_at=time.time())
                 if launch.create(request.app_dir, record, lambda new: self._furnish(request, new)):
-                    self._forget_old()
+                    self._forget_old(request.cfg)
                     return request.app_id
             elif self._attach(request.app_id, existing, asked):
                 return request.app_id

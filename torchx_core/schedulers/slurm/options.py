@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchx_core.schedulers.option_values import add_ending_options
+from torchx_core.schedulers.option_values import add_ending_options, add_retention_option
 from torchx_core.schedulers.unsupported import add_unsupported_option
 from torchx_core.specs import runopts
 
@@ -56,4 +56,5 @@ def slurm_run_opts() -> runopts:
     )
     add_ending_options(opts)
     add_unsupported_option(opts)
+    add_retention_option(opts)
     return opts

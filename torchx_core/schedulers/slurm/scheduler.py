@@ -106,13 +106,14 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
 
     def schedule(self, dryrun_info: AppDryRunInfo[SlurmRequest]) -> str:
         """Create the app and its job, or attach to the one that an equal request created."""
-        existing = self._for_submit(dryrun_info.request.app_dir)
+        request = dryrun_info.request
+        existing = self._for_submit(request.app_dir, request.cfg)
         if existing is not None and not is_submitted(existing):
             check_owner(self._session_dir)  # the command that would be run may be somebody else's
-        submit(dryrun_info.request, self._queue)
+        submit(request, self._queue)
         if existing is None:
-            self._forget_old()
-        return dryrun_info.request.app_id
+            self._forget_old(request.cfg)
+        return request.app_id
 
     def usage(self, app_id: str) -> Sequence[UsageSample]:
         """Ask the programs beside the replicas, and return what they have answered to whoever asked last."""

@@ -10,8 +10,9 @@ import pytest
 from local_apps import app_of
 
 from torchx_core import Runner
-from torchx_core.errors import InvalidConfigError
-from torchx_core.schedulers.retention import INTERVAL_S, VARIABLE
+from torchx_core.errors import InvalidConfigError, InvalidRunConfigException
+from torchx_core.schedulers.option_values import RETENTION_VARIABLE
+from torchx_core.schedulers.retention import INTERVAL_S
 from torchx_core.supervisor.records import FINAL
 from torchx_core.testing import wait_until
 
@@ -66,14 +67,37 @@ def test_whoever_attaches_forgets_nothing(runner: Runner, session_dir: Path) -> 
 def test_it_can_be_turned_off(runner: Runner, session_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then all stays until somebody deletes it."""
     ended(runner, session_dir, "old", age_days=400)
-    monkeypatch.setenv(VARIABLE, "off")
+    monkeypatch.setenv(RETENTION_VARIABLE, "off")
     runner.wait(runner.run(app_of("true"), "local_cwd", app_id="next"), timeout_s=PATIENCE_S)
     assert ids(runner) == ["next", "old"]
 
 
+def test_the_option_counts(runner: Runner, session_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its scheduler, whatever the environment says of all; and it makes no other request."""
+    ended(runner, session_dir, "old", age_days=2)
+    monkeypatch.setenv(RETENTION_VARIABLE, "off")
+    runner.run(app_of("true"), "local_cwd", {"retention": "1d"}, app_id="old")
+    assert ids(runner) == ["old"]
+    runner.wait(
+        runner.run(app_of("true"), "local_cwd", {"retention": "3d"}, app_id="next"), timeout_s=PATIENCE_S
+    )
+    _age(session_dir / ".retention.json", INTERVAL_S + 1)
+    runner.wait(
+        runner.run(app_of("true"), "local_cwd", {"retention": "1d"}, app_id="third"), timeout_s=PATIENCE_S
+    )
+    assert ids(runner) == ["next", "third"]
+
+
+def test_a_mistake_in_the_option(runner: Runner, state_dir: Path) -> None:
+    """It is refused where the app would be rendered."""
+    with pytest.raises(InvalidRunConfigException, match=r"'30'.*30d,10GB"):
+        runner.dryrun(app_of("true"), "local_cwd", {"retention": "30"})
+    assert not state_dir.exists()
+
+
 def test_a_mistake_submits_nothing(runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever wrote it learns of it at once."""
-    monkeypatch.setenv(VARIABLE, "30")
+    monkeypatch.setenv(RETENTION_VARIABLE, "30")
     with pytest.raises(InvalidConfigError, match="TORCHX_RETENTION"):
         runner.run(app_of("true"), "local_cwd")
     assert not state_dir.exists()
