@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +20,13 @@ from torchx_core.errors import UnknownAppException
 from torchx_core.runner import Runner
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
+
+REPORTS = (
+    sys.executable,
+    "-c",
+    "from torchx_core.runtime import report_result; report_result({'loss': 0.5})",
+)
+"""The command of a program that reports a result."""
 
 
 @pytest.fixture
@@ -154,6 +162,41 @@ def test_a_failed_app_is_not_looked_for(bench: Bench, another: Switch) -> None:
     attachment.attach()
     assert (attachment.record.attempt, another.apps()) == (1, 1)
     assert f"ended FAILED on host {gethostname()}; starting attempt 2" in bench.screen.said[0]
+
+
+def test_a_success_is_returned_wherever_the_next_try_begins(bench: Bench, another: Switch) -> None:
+    """Its end is written down with the result, so a worker that died then has cost nothing."""
+    bench.run(Request(app_of(*REPORTS), lease_s=600.0))
+    first = bench.memory.record
+    another.on()
+    ended = bench.attachment(sleeper(), number=2).attach()
+    assert ended is not None
+    assert (ended.state, ended.result) == (AppState.SUCCEEDED, {"loss": 0.5})
+    assert "has succeeded, and is unknown here: its result is taken" in bench.screen.said[0]
+    assert (bench.memory.record.handle, bench.memory.record.try_number) == (first.handle, 2)
+    another.off()
+    assert (len(bench.apps()), another.apps()) == (1, 0)
+
+
+def test_a_success_that_was_deleted_is_returned_too(bench: Bench) -> None:
+    """A retry runs nothing again that has been done; whoever wants that clears the task."""
+    bench.run(Request(app_of(*REPORTS)))
+    bench.runner.delete(bench.memory.record.handle)
+    ended = bench.attachment(sleeper(), number=2).attach()
+    assert ended is not None
+    assert ended.result == {"loss": 0.5}
+    assert not bench.apps()
+
+
+def test_a_success_that_is_too_long_to_keep_runs_again(
+    bench: Bench, another: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once no other host can be asked for it any more."""
+    monkeypatch.setattr(_sight, "LONGEST_END", 10)
+    bench.run(Request(app_of(*REPORTS), lease_s=0.1))
+    another.on()
+    assert _begin_again(bench).record.attempt == 1
+    assert another.apps() == 1
 
 
 def test_an_app_that_was_deleted_on_its_host_is_gone_at_once(bench: Bench) -> None:

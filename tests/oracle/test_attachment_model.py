@@ -180,14 +180,20 @@ class AirflowTask(Task):
         super().__init__(choices)
         self.stored = ""
         self.has_left: set[int] = set()
+        self.has_succeeded: int | None = None
+        """How many apps there were when the record first said that one has succeeded."""
+
+    def run(self) -> None:
+        """Do as each task does; what has been written down as done is not done again."""
+        super().run()
+        assert self.has_succeeded in {None, len(self.apps.apps)}, "a task runs again what has succeeded"
 
     def one_try(self, number: int) -> AppStatus | None:
         """Do what an `Execution` does."""
         for is_rescheduled in itertools.chain([False], itertools.repeat(True)):
             attachment = self._attachment(self._try(number, is_rescheduled=is_rescheduled))
             try:
-                attachment.attach()
-                return attachment.follow()
+                return attachment.attach() or attachment.follow()
             except OutOfSightError:
                 self.apps.pass_time(LOOK_AGAIN_S)
             except (AirflowUnavailableError, TorchXError):
@@ -215,6 +221,8 @@ class AirflowTask(Task):
         after = self.happen("save")
         self._check_that_airflow_answers()
         self.stored = json.dumps(record.to_json())
+        if record.final_status and self.has_succeeded is None:
+            self.has_succeeded = len(self.apps.apps)
         after()
 
     def _check_that_airflow_answers(self) -> None:
@@ -350,8 +358,8 @@ def clock_and_host(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """Have the task that runs say what time it is, and on which host."""
     tasks: list[Task] = []
     ticks = itertools.count(0.0, 10.0)
+    monkeypatch.setattr(_sight, "this_host", lambda: tasks[-1].apps.host)
     for module in (_attachment, _sight):
-        monkeypatch.setattr(module, "this_host", lambda: tasks[-1].apps.host)
         monkeypatch.setattr(module, "time", lambda: tasks[-1].apps.now)
     monkeypatch.setattr(_attachment, "monotonic", lambda: next(ticks))
     monkeypatch.setattr(unseen, "gethostname", lambda: tasks[-1].apps.host)

@@ -1,7 +1,7 @@
-"""Tells OpenTelemetry what the runner does, in a process that uses it.
+"""Tells OpenTelemetry what the runner does, in a process that uses it; and an engine's metrics.
 
-Nothing is installed or imported for that: a process that has set up OpenTelemetry has imported it. Everywhere
-else this does nothing.
+Nothing is installed or imported for that: a process that has set up OpenTelemetry has imported it, and an
+engine that has metrics of its own says so (`record_metrics`). Everywhere else this does nothing.
 """
 
 from __future__ import annotations
@@ -9,17 +9,35 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Final, Protocol, cast, final
 
 from torchx_core.schedulers import Batch, CancelOutcome, EventFeed, LogLines, LogsLost
 from torchx_core.specs import AppHandle, AppState, AppStatus, parse_app_handle
 
-__all__ = ["observed", "record_cancel", "submit_span"]
+__all__ = ["MetricsRecorder", "observed", "record_cancel", "record_metrics", "submit_span"]
 
 _NAME: Final = "torchx_core"
 _Attributes = Mapping[str, str]
+
+
+class MetricsRecorder(Protocol):
+    """Takes what is counted and measured of this process's apps, as an engine has metrics of its own."""
+
+    def count(self, name: str, number: int, attributes: Mapping[str, str]) -> None:
+        """Add the number to a counter."""
+
+    def measure(self, name: str, seconds: float, attributes: Mapping[str, str]) -> None:
+        """Record a length of time."""
+
+
+_recorders: Final[list[MetricsRecorder]] = []
+
+
+def record_metrics(recorder: MetricsRecorder) -> None:
+    """Have the recorder take this process's metrics from now on, besides OpenTelemetry."""
+    _recorders.append(recorder)
 
 
 class _Span(Protocol):
@@ -72,13 +90,9 @@ class _Metrics(Protocol):
 @contextmanager
 def submit_span(scheduler: str, session: str) -> Generator[Callable[[AppHandle], None]]:
     """Have a submit be a span, counted and timed; its handle is told by what is yielded."""
-    if (trace := _trace()) is None:
-        yield lambda _handle: None
-        return
     began, kind = time.monotonic(), {"torchx.scheduler": scheduler}
-    attributes = {**kind, "torchx.session": session}
     outcome = "interrupted"
-    with trace.get_tracer(_NAME).start_as_current_span("torchx.submit", attributes=attributes) as span:
+    with _current_span("torchx.submit", {**kind, "torchx.session": session}) as span:
         try:
             yield lambda handle: span.set_attribute("torchx.handle", handle)
             outcome = "ok"
@@ -92,27 +106,24 @@ def submit_span(scheduler: str, session: str) -> Generator[Callable[[AppHandle],
 
 def record_cancel(handle: AppHandle, reason: str, outcome: CancelOutcome) -> None:
     """Have a cancel be a span, and counted."""
-    if (trace := _trace()) is not None:
-        attributes = {**_names(handle), "torchx.cancel.reason": reason, "torchx.cancel.outcome": outcome.name}
-        trace.get_tracer(_NAME).start_span("torchx.cancel", attributes=attributes).end()
-        _count("torchx.cancels", 1, {**_kind(handle), "outcome": outcome.name})
+    attributes = {**_names(handle), "torchx.cancel.reason": reason, "torchx.cancel.outcome": outcome.name}
+    _span("torchx.cancel", attributes).end()
+    _count("torchx.cancels", 1, {**_kind(handle), "outcome": outcome.name})
 
 
 def observed(feed: EventFeed, handle: AppHandle) -> EventFeed:
     """Return what follows the app as the feed does, and is a span from now until it is closed."""
-    trace = _trace()
-    return feed if trace is None else _Observed(feed, handle, trace)
+    return _Observed(feed, handle) if _recorders or _trace() is not None else feed
 
 
 @final
 class _Observed(EventFeed):
     """A feed whose batches are counted."""
 
-    def __init__(self, feed: EventFeed, handle: AppHandle, trace: _Trace) -> None:
+    def __init__(self, feed: EventFeed, handle: AppHandle) -> None:
         self._feed = feed
         self._handle = handle
-        self._trace = trace
-        self._span = trace.get_tracer(_NAME).start_span("torchx.follow", attributes=_names(handle))
+        self._span = _span("torchx.follow", _names(handle))
         self._lines = 0
         self._is_open = True
 
@@ -168,8 +179,8 @@ class _Observed(EventFeed):
         self._span.set_attribute("torchx.state", status.state.name)
         for key, value in _failure(status).items():
             self._span.set_attribute(key, value)
-        if status.state is AppState.FAILED:
-            self._span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, status.msg))
+        if status.state is AppState.FAILED and (trace := _trace()) is not None:
+            self._span.set_status(trace.Status(trace.StatusCode.ERROR, status.msg))
 
 
 def _failure(status: AppStatus) -> dict[str, str | int]:
@@ -194,6 +205,30 @@ def _kind(handle: AppHandle) -> dict[str, str]:
     return {"torchx.scheduler": parse_app_handle(handle).scheduler_backend}
 
 
+class _NoSpan:
+    """Stands for a span where nobody traces."""
+
+    def set_attribute(self, key: str, value: str | int) -> None:
+        """Do nothing."""
+
+    def set_status(self, status: object) -> None:
+        """Do nothing."""
+
+    def end(self) -> None:
+        """Do nothing."""
+
+
+def _span(name: str, attributes: _Attributes) -> _Span:
+    trace = _trace()
+    return _NoSpan() if trace is None else trace.get_tracer(_NAME).start_span(name, attributes=attributes)
+
+
+def _current_span(name: str, attributes: _Attributes) -> AbstractContextManager[_Span]:
+    if (trace := _trace()) is None:
+        return nullcontext(_NoSpan())
+    return trace.get_tracer(_NAME).start_as_current_span(name, attributes=attributes)
+
+
 def _trace() -> _Trace | None:
     return cast("_Trace | None", _imported("opentelemetry.trace", "get_tracer"))
 
@@ -207,11 +242,15 @@ def _imported(module: str, has: str) -> object:
 def _count(name: str, number: int, attributes: _Attributes) -> None:
     if (meter := _meter()) is not None:
         _counter(meter, name).add(number, attributes)
+    for recorder in _recorders:
+        recorder.count(name, number, attributes)
 
 
 def _measure(name: str, seconds: float, attributes: _Attributes) -> None:
     if (meter := _meter()) is not None:
         _histogram(meter, name).record(seconds, attributes)
+    for recorder in _recorders:
+        recorder.measure(name, seconds, attributes)
 
 
 @cache

@@ -11,13 +11,12 @@ submitting                                      submits the id again: the core s
 submitted, not yet confirmed in the record      submits it again, which changes nothing, and follows it
 confirmed                                       follows it from the saved cursor
 given up, not yet cancelled or over             cancels it, waits for its end, starts the next attempt
-the app has ended, the result is not returned   follows it from the cursor: its end and result come again
+the app has ended, the result is not returned   follows it again; if unknown here, the record has its end
 an earlier generation is cancelled              waits for its end again, then writes the new record
 ==============================================  ==========================================================
 
-What is submitted again is what was recorded. Where that cannot be, because the DAG asks for another app or
-another place by now, the app that an earlier try began to submit goes on if it has started, and is cancelled
-if it does not.
+What is submitted again is what was recorded. Where the DAG asks for another app or place by now, the app that
+an earlier try began to submit goes on if it has started, and is cancelled if it does not.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from contextlib import closing
 from dataclasses import replace
 from time import monotonic, time
 
+from airflow_torchx import _sight
 from airflow_torchx._deferral import DEFERRED_AT_LEAST_S, Deferral
 from airflow_torchx._ownership import NotSubmittedError, OvertakenError, check_owner, sign, sign_off
 from airflow_torchx._persistence import TICK_S, Persistence
 from airflow_torchx._plan import CLEARED_REASON, Finding, Standing, find, stand
 from airflow_torchx._protocols import Request, TaskLog
 from airflow_torchx._record import AirflowUnavailableError, Memory, Record
-from airflow_torchx._sight import look_elsewhere, may_be_elsewhere, may_run_elsewhere, this_host, why_gone
 from airflow_torchx._tries import TaskTry, make_app_id
 from torchx_core.errors import (
     AppIdConflictError,
@@ -134,8 +133,11 @@ class Attachment:
             not_before=time() + DEFERRED_AT_LEAST_S,
         )
 
-    def attach(self) -> None:
+    def attach(self) -> AppStatus | None:
         """Make sure that the app exists exactly once, and that this try owns it.
+
+        Returns:
+            How the app ended, if it has succeeded already and is unknown here: there is nothing to follow.
 
         Raises:
             OvertakenError: A newer try has it.
@@ -163,8 +165,9 @@ class Attachment:
                 self._record = self._fresh_record()
             case Standing.FIRST:
                 self._record = self._fresh_record()
-        self._find_or_submit()
+        ended = self._find_or_submit()
         self._absences = self._enduring(GIVE_UP_S)
+        return ended
 
     def resume(self, cursor: str | None, *, give_up_s: float = GIVE_UP_S) -> None:
         """Go on with the app of this very try, which a trigger has followed up to the cursor.
@@ -184,8 +187,8 @@ class Attachment:
         try:
             self._absences.ask(self._take_over)
         except UnknownAppException:
-            if may_be_elsewhere(self.record):
-                look_elsewhere(self.record, self._try, self._save)
+            if _sight.may_be_elsewhere(self.record):
+                _sight.look_elsewhere(self.record, self._try, self._save)
             raise
 
     def note_triggerer(self, *, sees_app: bool) -> None:
@@ -255,8 +258,7 @@ class Attachment:
             for event in batch.events:
                 self._log.write(event)
             self._log.tick()
-            ended = status.state.name if status else ""
-            self._record = replace(self.record, cursor=batch.cursor, ended=ended)
+            self._record = _sight.with_end(replace(self.record, cursor=batch.cursor), status)
             if monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_arrived()
             self._look(self)
@@ -333,35 +335,38 @@ class Attachment:
             logger.warning("showing the log from its start: %s", err)
             return self._runner.follow(self.handle, tick_s=TICK_S)
 
-    def _find_or_submit(self) -> None:
-        """Submit the recorded app, or go on with what is there, until there is one to follow."""
+    def _find_or_submit(self) -> AppStatus | None:
+        """Submit the recorded app, or go on with what is there, until one is to be followed; see `attach`."""
         while True:
             status = self._absences.ask(lambda: self._runner.status(self.handle))
+            if status is None and (ended := _sight.noted_end(self.record)):
+                self._log.say(f"{self.handle} has succeeded, and is unknown here: its result is taken")
+                self.save_position()
+                return ended
             state = status.state if status else None
-            match find(state, self.record, elsewhere=may_be_elsewhere(self.record)):
+            match find(state, self.record, elsewhere=_sight.may_be_elsewhere(self.record)):
                 case Finding.LIVE:
                     assert status is not None
                     self._record = replace(self.record, submitted=True, missed_since=None)
                     if self._absences.ask(self._take_over) or status.is_terminal():
                         self.save_position()
                         self._log.say(f"following {self.handle}")
-                        return
+                        return None
                     self._see_off()
                 case Finding.FREE:
                     found = self.record
                     self._record = self._fresh_record(found.salt, found.attempt, unwatched=found.unwatched)
                     # Where the DAG asks for another place by now, that is looked at first.
                     if self.handle == found.handle and self._start():
-                        return
+                        return None
                 case Finding.OVER:
                     status = self.follow()
-                    # its last lines have just been shown
-                    why = replace(status).failure_summary()
+                    why = replace(status).failure_summary()  # its last lines have just been shown
                     self._next_attempt(f"{self.handle} ended {status.state}: {why}")
                 case Finding.GONE:
-                    self._next_attempt(why_gone(self.record))
+                    self._next_attempt(_sight.why_gone(self.record))
                 case Finding.LOST:
-                    look_elsewhere(self.record, self._try, self._save)
+                    _sight.look_elsewhere(self.record, self._try, self._save)
                     self._next_attempt(f"{self.handle} is unknown here and its lease is over")
 
     def _start(self) -> bool:
@@ -428,16 +433,13 @@ class Attachment:
         """See whether an app that we cannot submit as it is starts all the same; cancel it if not."""
         logger.warning("going on with the app that an earlier try submitted: %s", why)
         deadline = monotonic() + START_S
-        while self._is_unstarted():
+        status = self._runner.status
+        while (seen := self._absences.ask(lambda: status(self.handle))) and seen.state is AppState.SUBMITTED:
             if monotonic() >= deadline:
                 self._log.say(f"{self.handle} was never started, and the DAG asks for another by now")
                 self._absences.ask(lambda: self._cancel(NEVER_STARTED_REASON))
                 return
             self._absences.pause(1.0)
-
-    def _is_unstarted(self) -> bool:
-        status = self._absences.ask(lambda: self._runner.status(self.handle))
-        return status is not None and status.state is AppState.SUBMITTED
 
     def _see_off(self) -> None:
         """Wait for the end of an app that an earlier try has given up, perhaps without being heard."""
@@ -465,7 +467,7 @@ class Attachment:
             lease_s=request.lease_s,
             deadline=self._deadline,
             unwatched=unwatched,
-            host=this_host(),
+            host=_sight.this_host(),
         )
 
     def _handle_of(self, request: Request, app_id: str) -> AppHandle:
@@ -484,8 +486,8 @@ class Attachment:
         """Cancel the app of an earlier generation and wait until it is gone; raises as `attach` does."""
         handle = record.handle
         status = self._absences.ask(lambda: self._runner.status(handle))
-        if status is None and may_run_elsewhere(record, self._try):
-            look_elsewhere(record, self._try, self._save)
+        if status is None and _sight.may_run_elsewhere(record, self._try):
+            _sight.look_elsewhere(record, self._try, self._save)
         if status is None or status.is_terminal():
             return
         self._log.say(f"the task was cleared: cancelling {handle} first")

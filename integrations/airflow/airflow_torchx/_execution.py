@@ -16,6 +16,7 @@ from airflow_torchx._attachment import GIVE_UP_FIRST_S, Attachment
 from airflow_torchx._deferral import CURSOR_KEY, NOTHING_FIRED, Deferral, Fired, cursor_noted, make_note
 from airflow_torchx._engine import AirflowFailException, AirflowTaskTimeout, Context
 from airflow_torchx._engine_logs import shown_before
+from airflow_torchx._engine_metrics import use_airflow_metrics
 from airflow_torchx._interruption import Interruption
 from airflow_torchx._links import LinkingLog, Links
 from airflow_torchx._log import AppLog
@@ -91,10 +92,12 @@ class Execution:
         """Submit or find the app, follow it, return its result; defer after so many seconds, unless None."""
 
         def work(attachment: Attachment) -> AppStatus | None:
-            attachment.attach()
+            ended = attachment.attach()
             _engine.push_xcom(self._context, "handle", attachment.handle)
             if self._operator.torchx_conn_id:  # by which the web server reaches the app, to show its page
                 _engine.push_xcom(self._context, "torchx_conn_id", self._operator.torchx_conn_id)
+            if ended is not None:
+                return ended
             self._links.show(attachment)
             # A second deferral in one try would make the triggerer write its log over that of the first.
             if follow_s is None or attachment.record.unwatched or self._this_try.is_rescheduled:
@@ -185,6 +188,7 @@ class Execution:
             present_state=partial(_engine.present_state, self._context),
             supervisor_is_gone=_engine.supervisor_is_gone,
         )
+        use_airflow_metrics()
         try:
             target = self._target()
             with target.runner() as runner:

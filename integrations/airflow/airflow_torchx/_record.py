@@ -33,7 +33,8 @@ class StoredRecord(TypedDict):
     missed_since: NotRequired[float | None]
     reported_lost: NotRequired[int | None]
     ended: NotRequired[str]
-    """Older versions know nothing of these five, and may read and write the record all the same."""
+    final_status: NotRequired[Mapping[str, object] | None]
+    """Older versions know nothing of these six, and may read and write the record all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,8 @@ class Record:
     """
     ended: str = ""
     """The terminal state in which a try saw the app; empty as long as none has."""
+    final_status: Mapping[str, object] | None = None
+    """How it succeeded, as `AppStatus.to_json` has it; None if it has not, or where that is long."""
 
     def to_json(self) -> StoredRecord:
         """Return the stored form."""
@@ -90,6 +93,7 @@ class Record:
             missed_since=self.missed_since,
             reported_lost=self.reported_lost,
             ended=self.ended,
+            final_status=self.final_status,
         )
 
     @staticmethod
@@ -117,6 +121,7 @@ class Record:
             missed_since=stored.get("missed_since"),
             reported_lost=stored.get("reported_lost"),
             ended=stored.get("ended", ""),
+            final_status=stored.get("final_status"),
         )
 
 

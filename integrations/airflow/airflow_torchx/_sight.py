@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from socket import gethostname
@@ -10,7 +11,7 @@ from time import time
 from airflow_torchx._record import Record
 from airflow_torchx._tries import TaskTry
 from torchx_core.errors import TorchXError
-from torchx_core.specs import AppState, parse_app_handle, split_place
+from torchx_core.specs import AppState, AppStatus, parse_app_handle, split_place
 
 __all__ = [
     "LOOK_AGAIN_S",
@@ -19,7 +20,9 @@ __all__ = [
     "look_elsewhere",
     "may_be_elsewhere",
     "may_run_elsewhere",
+    "noted_end",
     "this_host",
+    "with_end",
 ]
 
 LOOK_AGAIN_S = 30.0
@@ -29,12 +32,31 @@ Not below `Deferral.not_before`'s 8 s, for the same reason: Airflow would fail t
 """
 LOOK_FOR_S = 1800.0
 """How long to look where no lease says by when the app is over."""
+LONGEST_END = 20_000
+"""How many characters of JSON are kept of an app's end."""
 ADVICE = "give the task a queue that the workers of one host serve"
 
 
 def this_host() -> str:
     """Return the name by which records know the host."""
     return gethostname()
+
+
+def with_end(record: Record, status: AppStatus | None) -> Record:
+    """Return the record with how the app ended, if it has.
+
+    Of a success the whole status is kept, for a try that sees nothing of the app.
+    """
+    if status is None:
+        return record
+    end = status.to_json() if status.state is AppState.SUCCEEDED else None
+    is_short = len(json.dumps(end)) <= LONGEST_END
+    return replace(record, ended=status.state.name, final_status=end if is_short else None)
+
+
+def noted_end(record: Record) -> AppStatus | None:
+    """Return how an app has succeeded, as an earlier try wrote it down; None where none has."""
+    return AppStatus.from_json(record.final_status) if record.final_status else None
 
 
 def may_be_elsewhere(record: Record) -> bool:

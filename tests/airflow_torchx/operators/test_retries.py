@@ -89,6 +89,37 @@ def test_an_earlier_try_leaves_to_the_next_what_it_cannot_follow(
     assert _apps() == [AppState.SUCCEEDED]
 
 
+def test_a_retry_returns_what_has_succeeded_though_the_app_is_gone(dags: Dags, tmp_path: Path) -> None:
+    """What came after the app has failed, or its worker died: what is done is not done again."""
+    outcome = dags.run(
+        """
+        from pathlib import Path
+        from torchx_core import get_runner
+
+        def forget_and_fail(context, result):
+            folder = Path(context["params"]["folder"])
+            if not folder.exists():
+                folder.mkdir()
+                with get_runner() as runner:
+                    runner.prune("local_cwd", max_count=0)
+                raise RuntimeError("what comes afterwards")
+
+        report = "from torchx_core.runtime import report_result; report_result(7)"
+        TorchXRunOperator(
+            task_id="t",
+            app=app("python", "-c", report),
+            post_execute=forget_and_fail,
+            retries=1,
+            retry_delay=timedelta(0),
+        )
+        """,
+        folder=str(tmp_path / "made"),
+    )
+    assert outcome.state == "success"
+    assert outcome.xcoms["t", "return_value"] == 7
+    assert not _apps()
+
+
 @pytest.fixture
 def lost_by_trigger(away: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Defer at once to a trigger that cannot follow, once; nor can the worker that the task is resumed on."""

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from airflow_torchx import _engine, _engine_triggers
 from airflow_torchx._deferral import CURSOR_KEY, Deferral, Fired, cursor_noted, make_note
+from airflow_torchx._engine_metrics import use_airflow_metrics
 from airflow_torchx._engine_triggers import BaseTrigger, TaskSuccessEvent, TriggerEvent
 from airflow_torchx._links import LinkRefresh
 from airflow_torchx._log import AppLog
@@ -189,6 +190,7 @@ class TorchXTrigger(BaseTrigger):
 
     def _runner(self) -> Runner:
         """Return a runner; asks Airflow for the connection."""
+        use_airflow_metrics()
         if self._hook is None:
             return get_runner()
         hide_option_secrets(self._hook.target)
