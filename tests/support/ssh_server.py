@@ -51,10 +51,12 @@ class SshServer:
         folder: Its keys, configuration and log go there; also ``bin/ssh``, to be put first in PATH, a client
             that reads `client_configuration`: ssh itself reads that of the user's real home.
         environment: What those find in their environment who log in.
+        address: Where it listens.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str], address: str = "127.0.0.1") -> None:
         self.folder = folder
+        self.address = address
         self._environment = environment
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -66,7 +68,12 @@ class SshServer:
     @property
     def url(self) -> str:
         """What leads to it."""
-        return f"ssh://{getpass.getuser()}@127.0.0.1:{self.port}"
+        return f"ssh://{getpass.getuser()}@{self.address}:{self.port}"
+
+    @property
+    def command(self) -> list[str]:
+        """What starts it."""
+        return [_sshd(), "-D", "-e", "-f", str(self.folder / "sshd_config")]
 
     def __enter__(self) -> Self:
         for name in ("host", "user"):
@@ -74,7 +81,7 @@ class SshServer:
             subprocess.run(command, check=True)
         shutil.copy(self.folder / "user.pub", self.folder / "authorized_keys")
         _, key, *_ = (self.folder / "host.pub").read_text().split()
-        (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} ssh-ed25519 {key}\n")
+        (self.folder / "known_hosts").write_text(f"[{self.address}]:{self.port} ssh-ed25519 {key}\n")
         self._write_client()
         self._configure()
         self.start()
@@ -91,7 +98,7 @@ class SshServer:
         """Return what a client's configuration says of the server."""
         lines = [
             f"Host {alias}",
-            "HostName 127.0.0.1",
+            f"HostName {self.address}",
             f"Port {self.port}",
             f"User {getpass.getuser()}",
             f"IdentityFile {self.folder}/user",
@@ -105,9 +112,8 @@ class SshServer:
         """Listen, perhaps again."""
         log = (self.folder / "sshd.log").open("ab")
         with log:
-            command = [_sshd(), "-D", "-e", "-f", str(self.folder / "sshd_config")]
-            self._process = subprocess.Popen(command, stderr=log)
-        wait_until(self._answers, 600)
+            self._process = subprocess.Popen(self.command, stderr=log)
+        wait_until(self.answers, 600)
 
     def stop(self) -> None:
         """Listen no more; sessions go on."""
@@ -153,7 +159,7 @@ class SshServer:
     def _configure(self) -> None:
         lines = [
             f"Port {self.port}",
-            "ListenAddress 127.0.0.1",
+            f"ListenAddress {self.address}",
             f"HostKey {self.folder}/host",
             f"AuthorizedKeysFile {self.folder}/authorized_keys",
             f"PidFile {self.folder}/sshd.pid",
@@ -166,10 +172,11 @@ class SshServer:
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # where root's sshd shuts its children in
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Return whether it can be reached."""
         try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except (ConnectionRefusedError, TimeoutError):
+            socket.create_connection((self.address, self.port), 1).close()
+        except OSError:
             return False
         return True
 

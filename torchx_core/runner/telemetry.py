@@ -143,6 +143,9 @@ class _Observed(EventFeed):
         batch = self._feed.poll()
         if batch is not None:
             self._take(batch)
+        if renewals := self._feed.renewals - self.renewals:
+            _count("torchx.renewals", renewals, _kind(self._handle))
+            self._count_renewals(renewals)
         return batch
 
     def wait(self, timeout_s: float | None) -> None:

@@ -28,6 +28,9 @@ class EventFeed(ABC):
     then `poll` again. Only waiting differs between threads and asyncio, so everything else is written once.
     """
 
+    renewals: int = 0
+    """How often this reader has renewed the app's lease, as far as that is known here."""
+
     @property
     @abstractmethod
     def cursor(self) -> str:
@@ -56,6 +59,10 @@ class EventFeed(ABC):
         Raises:
             UnknownAppException: The app was deleted meanwhile.
         """
+
+    def _count_renewals(self, times: int = 1) -> None:
+        """Count that the lease has been renewed."""
+        self.renewals += times
 
     @abstractmethod
     def wait(self, timeout_s: float | None) -> None:

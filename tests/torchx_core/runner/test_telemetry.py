@@ -33,7 +33,7 @@ def app(script):
 
 with get_runner("s", state_dir=sys.argv[1]) as runner:
     with trace.get_tracer("test").start_as_current_span("task"):
-        one = runner.run(app("seq 3; exit 7"), "local_cwd", app_id="one")
+        one = runner.run(app("seq 3; exit 7"), "local_cwd", {"lease_s": 600}, app_id="one")
         for _ in runner.follow(one):
             pass
     for _ in runner.follow(one, renew=False):
@@ -133,6 +133,7 @@ def test_all_is_counted(told: dict[str, Any]) -> None:
         "torchx.ends CANCELLED": 1,
         "torchx.end.latency": 2,
         "torchx.lines": 4,
+        "torchx.renewals": 1,
     }
 
 

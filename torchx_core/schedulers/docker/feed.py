@@ -94,6 +94,7 @@ class DockerFeed(EventFeed):
             self._watch.ring()
         if self._watch.advance(now):
             self._mind_logs()
+        self._count_renewals(self._watch.renewals - self.renewals)
         view = self._watch.view
         if view is None:
             return None

@@ -65,6 +65,8 @@ class Watch:
         self._fetch: RequestChain[bytes] | None = None
         self._renewal: RequestChain[bool] | None = None
         self._look_at = self._fetch_at = self._renew_at = 0.0
+        self.renewals: int = 0
+        """How often the lease has been renewed."""
         self._pause_s = _FIRST_PAUSE_S
         self._fetch_pause_s = _REPORTS_S
         self._away_since: float | None = None
@@ -273,6 +275,7 @@ class Watch:
         self._renewal.advance(now)
         if self._renewal.failure is not None or self._renewal.done:
             renewed = self._renewal.done and self._renewal.result
+            self.renewals += bool(renewed)
             self._renewal = None
             later = self._lease_s / _RENEWALS_PER_LEASE
             self._renew_at = now + (later if renewed else min(_SOON_S, later / 2))

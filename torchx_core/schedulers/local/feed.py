@@ -199,6 +199,7 @@ class LocalFeed(RecordFeed[AppRecord]):
         if self._lease_s is None or time.monotonic() < self._renew_at:
             return
         self._renew_at = time.monotonic() + self._lease_s / _RENEWALS_PER_LEASE
+        self._count_renewals()
         wake(self._record, RENEW)
 
     def _reset_notifiers(self) -> None:

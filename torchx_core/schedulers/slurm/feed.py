@@ -194,6 +194,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         if self._lease_s is None or time.monotonic() < self._renew_at:
             return
         self._renew_at = time.monotonic() + self._lease_s / _RENEWALS_PER_LEASE
+        self._count_renewals()
         with suppress(FileNotFoundError):  # it was deleted
             fd = open_regular(self._record.path(LEASE), os.O_RDWR)
             try:  # in place: a full disk has room
