@@ -36,6 +36,8 @@ class Backend:
     """Whether stdout and stderr keep their order."""
     restarts_at_once = False
     """Whether replicas that start again together do so in one moment."""
+    doubt_s = 0.0
+    """How long it doubts whether a program that died of SIGTERM was told to end."""
     ends_daemons = True
     """Whether it finds what left its replica's session."""
     is_small = False
@@ -192,6 +194,7 @@ class SlurmBackend(Backend):
 
     name = "slurm"
     scheduler = "slurm"
+    doubt_s = 2.0
     ends_daemons = False  # proctrack/linuxproc, which needs no control groups, loses sight of them
     is_small = True
     limit_s = 150.0

@@ -6,6 +6,7 @@ the program's ``log --json``, an engine's task log. Every judgement is a named `
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ __all__ = ["Call", "Evidence", "Promises", "Violation", "judge", "judge_calls", 
 Document = dict[str, Any]
 TERMINAL = {"SUCCEEDED", "FAILED", "CANCELLED"}
 MOMENT_S = 0.2
+_TOLD = 128 + signal.SIGTERM
 """In how short a time two deaths are one to whoever waits for both, on a busy host."""
 
 
@@ -49,6 +51,8 @@ class Promises:
     """stdout and stderr keep their order."""
     restarts_at_once: bool = True
     """Replicas that start again together do so in one moment: nothing fails between two of their starts."""
+    doubt_s: float = 0.0
+    """How long the backend doubts whether a program that died of SIGTERM was told to end; others may fail before."""
     separate_streams: bool = True
     exit_codes: bool = True
     reports: bool = True
@@ -359,8 +363,9 @@ def _fails_along(copy: Copy, truth: Sequence[Copy], promises: Promises) -> bool:
 
     Of two that die within a moment nobody who waits for both can tell which was the first.
     """
+    moment_s = MOMENT_S + (promises.doubt_s if copy.signal == "SIGTERM" or copy.exit_code == _TOLD else 0.0)
     return any(
-        peer.last <= copy.last + MOMENT_S
+        peer.last <= copy.last + moment_s
         and (copy.started <= peer.last or (not promises.restarts_at_once and copy.attempt == peer.attempt))
         and _share(peer, copy, promises)
         for peer in truth

@@ -90,6 +90,7 @@ def judged(scenario: Scenario, root: Path) -> list[Violation]:
     trial = Trial(scenario, backend, root)
     promises = trial.promises
     promises.exact, promises.restarts_at_once = backend.exact, backend.restarts_at_once
+    promises.doubt_s = backend.doubt_s
     promises.separate_streams = capabilities.separate_streams
     promises.exit_codes, promises.reports = capabilities.exit_codes, capabilities.reports
     try:

@@ -338,3 +338,18 @@ def test_a_failure_beside_a_peers_costs_no_try(policy: str, is_excused: bool) ->
     ]
     history.promises.policies = {"w": policy}
     assert ("too-many-attempts" not in history.verdict()) == is_excused
+
+
+@pytest.mark.parametrize(("signal", "is_excused"), [("SIGTERM", True), ("SIGKILL", False)])
+def test_whoever_dies_of_sigterm_may_be_seen_to_fail_later(signal: str, is_excused: bool) -> None:
+    """Slurm ends its jobs by it, so its end counts once it is known that Slurm has not."""
+    history = History()
+    history.truth = [
+        ran(0, 0, 3, started=0.0, last=2.0),
+        ran(1, 0, 0, started=0.0, last=1.0, exit_code=None, signal=signal),
+        ran(1, 1, 3, started=3.0, last=4.0),
+        ran(1, 2, 3, started=5.0, last=6.0),
+    ]
+    history.promises.policies = {"w": "APPLICATION"}
+    history.promises.doubt_s = 2.0
+    assert ("too-many-attempts" not in history.verdict()) == is_excused
