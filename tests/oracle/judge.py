@@ -52,7 +52,7 @@ class Promises:
     restarts_at_once: bool = True
     """Replicas that start again together do so in one moment: nothing fails between two of their starts."""
     doubt_s: float = 0.0
-    """How long the backend doubts whether a program that died of SIGTERM was told to end; others may fail before."""
+    """How long it is in doubt whether a program that died of SIGTERM was told to; others may fail first."""
     separate_streams: bool = True
     exit_codes: bool = True
     reports: bool = True
