@@ -30,7 +30,7 @@ DEMO_STAMP = $(if $(filter $(ENGINE),$(ENGINES)),.venv/demo-$(ENGINE).stamp,$(er
 DEMO_CLUSTER = $(if $(filter slurm,$(SCHEDULER)),$(if $(shell sinfo --noheader 2>/dev/null),,slurm-cluster))
 AIRFLOWS := 3.1 3.2
 AIRFLOW_TESTS := $(addprefix tests/airflow_torchx/,decorators hooks operators sensors triggers test_engine.py \
-  test_engine_triggers.py test_import_cost.py test_mistakes.py test_options.py test_page.py test_provider.py)
+  test_engine_triggers.py test_import_cost.py test_metrics.py test_mistakes.py test_options.py test_page.py test_provider.py)
 AIRFLOW_DEPLOYMENT := tests/airflow_torchx/triggers/test_deployed.py
 PREFECTS := 3.6 3.9
 PREFECT_TESTS := tests/prefect_torchx $(addprefix --ignore tests/prefect_torchx/,test_artifact_page.py test_torchx_apps.py)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, cast
 from urllib.parse import urlsplit
 from uuid import UUID
 
 import httpx
 import pytest
 from answer_cutter import AnswerCutter, cutting
+from certificates import make_certificates
 from flow_work import in_a_flow
 from keepers import Keeper
 from prefect import flow, get_client
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.context import FlowRunContext
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import (
+    PREFECT_API_SSL_CERT_FILE,
+    PREFECT_API_TLS_INSECURE_SKIP_VERIFY,
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    temporary_settings,
+)
 
 from prefect_torchx._engine import flow_state, server
 from prefect_torchx._engine.flow_state import FlowRunWatch, watches
@@ -216,3 +227,72 @@ def _flow_run_id() -> UUID:
     assert context
     assert context.flow_run
     return context.flow_run.id
+
+
+@pytest.fixture
+def redirected(prefect_api: str, tmp_path: Path) -> Iterator[str]:
+    """Return the address of an API at http:// that leads to an encrypted one, whose authority few know."""
+    make_certificates(tmp_path, "127.0.0.1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "server-cert.pem", tmp_path / "server-key.pem")
+    secret, plain = (
+        _Redirect(lambda path: prefect_api.removesuffix("/api") + path),
+        _Redirect(lambda path: path),
+    )
+    secret.socket = tls.wrap_socket(secret.socket, server_side=True)
+    plain.lead = lambda path: f"https://127.0.0.1:{secret.server_port}{path}"
+    with ExitStack() as stack:
+        for each in (secret, plain):
+            stack.enter_context(each.running())
+        yield f"http://127.0.0.1:{plain.server_port}/api"
+
+
+class _Redirect(ThreadingHTTPServer):
+    """Leads whoever asks to somewhere else."""
+
+    def __init__(self, lead: Callable[[str], str]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(307)
+                self.send_header("Location", cast("_Redirect", self.server).lead(self.path))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *_args: object) -> None: ...  # noqa: A002  # its name there
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.lead = lead
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Serve until the block ends."""
+        thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+        thread.start()
+        yield
+        self.shutdown()
+        thread.join()
+        self.server_close()
+
+
+def test_a_client_of_what_is_not_encrypted_reads_no_certificates(
+    clients: list[SyncPrefectClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes 25 ms of each client; Prefect's own reads them for every address."""
+
+    def refuse(*_args: object, **_options: object) -> None:
+        raise AssertionError("certificates are read")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", refuse)
+    assert ask_briefly(_version)
+    assert len(clients) == 1
+
+
+def test_where_it_leads_to_an_encrypted_one_that_must_be_trusted(redirected: str, tmp_path: Path) -> None:
+    """By the authorities that Prefect's settings name."""
+    with temporary_settings({PREFECT_API_URL: redirected}):
+        with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
+            ask_briefly(_version)
+        with temporary_settings({PREFECT_API_SSL_CERT_FILE: str(tmp_path / "ca.pem")}):
+            assert ask_briefly(_version)
+        with temporary_settings({PREFECT_API_TLS_INSECURE_SKIP_VERIFY: True}):
+            assert ask_briefly(_version)

@@ -6,6 +6,7 @@ engine that has metrics of its own says so (`record_metrics`). Everywhere else t
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -17,6 +18,8 @@ from torchx_core.schedulers import Batch, CancelOutcome, EventFeed, LogLines, Lo
 from torchx_core.specs import AppHandle, AppState, AppStatus, parse_app_handle
 
 __all__ = ["MetricsRecorder", "observed", "record_cancel", "record_metrics", "submit_span"]
+
+logger: Final = logging.getLogger(__name__)
 
 _NAME: Final = "torchx_core"
 _Attributes = Mapping[str, str]
@@ -246,14 +249,25 @@ def _count(name: str, number: int, attributes: _Attributes) -> None:
     if (meter := _meter()) is not None:
         _counter(meter, name).add(number, attributes)
     for recorder in _recorders:
-        recorder.count(name, number, attributes)
+        with _harmless():
+            recorder.count(name, number, attributes)
 
 
 def _measure(name: str, seconds: float, attributes: _Attributes) -> None:
     if (meter := _meter()) is not None:
         _histogram(meter, name).record(seconds, attributes)
     for recorder in _recorders:
-        recorder.measure(name, seconds, attributes)
+        with _harmless():
+            recorder.measure(name, seconds, attributes)
+
+
+@contextmanager
+def _harmless() -> Generator[None]:
+    """Log what goes wrong with metrics, so that no submit and no follower fails for it."""
+    try:
+        yield
+    except Exception:  # an engine's own code
+        logger.exception("a metric was not recorded")
 
 
 @cache

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from torchx_core import AppDef, Role, get_runner
+from torchx_core.runner import telemetry
+
 PROGRAM = """
 import json, sys
 from contextlib import suppress
@@ -146,3 +149,23 @@ def test_nothing_is_imported_for_it(tmp_path: Path) -> None:
     )
     env = {**os.environ, "TORCHX_STATE_DIR": str(tmp_path / "state")}
     subprocess.run([sys.executable, "-c", program], env=env, check=True)
+
+
+def test_a_recorder_that_fails_harms_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was submitted stays so, and is followed to its end."""
+
+    class Broken:
+        def count(self, name: str, *_: object) -> None:
+            raise OSError(name)
+
+        measure = count
+
+    monkeypatch.setattr(telemetry, "_recorders", [Broken()])
+    app = AppDef("a", [Role("r", "", entrypoint="echo", args=["there"])])
+    with get_runner("s", state_dir=str(tmp_path / "state")) as runner:
+        assert [
+            line.text for batch in runner.follow(runner.run(app, "local_cwd")) for line in batch.lines()
+        ] == ["there"]
+    assert "a metric was not recorded" in caplog.text

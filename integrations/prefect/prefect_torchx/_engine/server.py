@@ -5,6 +5,7 @@ To make a client costs much more than a question, and each asks the server for a
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -16,6 +17,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.context import SettingsContext, get_settings_context
 from prefect.settings import PREFECT_API_URL
 
+from prefect_torchx._engine.tls import TlsOnDemand, is_encrypted
 from prefect_torchx.own import Shared
 
 __all__ = ["PAGE", "Client", "ask_briefly", "ask_patiently", "client_of_process", "kept_connection", "pages"]
@@ -143,7 +145,10 @@ def _new_client() -> SyncPrefectClient:
     # With settings of httpx, for otherwise it is the flow's own client, which has settings of its own.
     # No limit to connections: where many threads ask at once, none waits for another's answer.
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=25)
-    return get_client({"limits": limits, "event_hooks": {"request": [_set_timeout]}}, sync_client=True)
+    settings = {"limits": limits, "event_hooks": {"request": [_set_timeout]}}
+    if not is_encrypted(PREFECT_API_URL.value()):
+        settings["verify"] = TlsOnDemand(ssl.PROTOCOL_TLS_CLIENT)
+    return get_client(settings, sync_client=True)
 
 
 def _fetch_token(client: SyncPrefectClient) -> None:
