@@ -63,8 +63,8 @@ def add_retention_option(opts: runopts) -> None:
     opts.add(
         RETENTION,
         type_=str,
-        help="which ended apps of the session a submit forgets: older than 30d, or what is beyond 10GB, as "
-        "30d,10GB; off for none; default: what $TORCHX_RETENTION says, or 30d,10GB",
+        help="submits forget ended apps of the session after an age or beyond a size, as 30d,10GB, or off; "
+        "default: $TORCHX_RETENTION, or 30d,10GB",
     )
 
 
@@ -89,8 +89,8 @@ def retention(cfg: Mapping[str, CfgVal]) -> Retention | None:
         )
     except ValueError as err:
         if option is None:
-            raise InvalidConfigError(f"${RETENTION_VARIABLE}", None, str(err)) from None
-        raise InvalidRunConfigException(str(err), RETENTION, cfg) from None
+            raise InvalidConfigError(f"${RETENTION_VARIABLE}", None, f"it {err}") from None
+        raise InvalidRunConfigException(f"{RETENTION} {err}", RETENTION, cfg) from None
 
 
 @cache
@@ -106,9 +106,7 @@ def _parse(text: str) -> Retention | None:
         elif (size := _or_none(parse_size, part)) is not None:
             keep = keep._replace(max_bytes=size)
         else:
-            raise ValueError(
-                f"not a retention: {text!r}; expected an age, a size or both, as {_DEFAULT}, or {_OFF}"
-            )
+            raise ValueError(f"must be an age, a size or both, as {_DEFAULT}, or {_OFF}: {text!r}")
     return keep
 
 

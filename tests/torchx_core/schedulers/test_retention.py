@@ -75,7 +75,7 @@ def test_what_is_said(monkeypatch: pytest.MonkeyPatch, text: str, expected: Rete
 def test_what_it_cannot_say(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A number without a unit may be days, seconds or bytes."""
     monkeypatch.setenv(RETENTION_VARIABLE, text)
-    with pytest.raises(InvalidConfigError, match=r"^\$TORCHX_RETENTION: not a retention: .*30d,10GB, or off"):
+    with pytest.raises(InvalidConfigError, match=r"^\$TORCHX_RETENTION: it must be .*30d,10GB, or off"):
         retention({})
 
 

@@ -7,11 +7,12 @@ submits to it may be on any host.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from math import inf
 from typing import Final, cast
 
-from torchx_core.errors import StoredStateError
+from torchx_core.errors import InvalidRunConfigException, StoredStateError
 from torchx_core.schedulers.docker import records as store
 from torchx_core.schedulers.docker.answers import Refused, Volume
 from torchx_core.schedulers.docker.client import Engine, each_at_once
@@ -20,8 +21,10 @@ from torchx_core.schedulers.docker.reconcile import reconcile
 from torchx_core.schedulers.docker.records import Records
 from torchx_core.schedulers.docker.removing import remove_everything
 from torchx_core.schedulers.docker.view import is_up
+from torchx_core.schedulers.option_values import RETENTION, retention
+from torchx_core.specs import CfgVal
 
-__all__ = ["FEW", "forget_old", "marks"]
+__all__ = ["FEW", "check_retention", "forget_old", "marks"]
 
 FEW: Final = 100
 """A session with no more records is looked through at every submit: they are listed in milliseconds."""
@@ -29,6 +32,18 @@ _INTERVAL_S: Final = 3600
 """How often a larger one is."""
 _BUDGET_S: Final = 1.0
 """How long one submit may take to delete apps; the next one goes on."""
+
+
+def check_retention(cfg: Mapping[str, CfgVal]) -> None:
+    """Refuse a retention of this scheduler's that is a size alone.
+
+    Raises:
+        InvalidRunConfigException: It is.
+    """
+    keep = None if cfg.get(RETENTION) is None else retention(cfg)
+    if keep is not None and keep.max_age_s == inf:
+        problem = "must have an age here, as 30d: the engine does not tell how large an app's log is"
+        raise InvalidRunConfigException(f"{RETENTION} {problem}: {cfg[RETENTION]!r}", RETENTION, cfg)
 
 
 def forget_old(engine: Engine, session: str, max_age_s: float, *, spared: str) -> None:

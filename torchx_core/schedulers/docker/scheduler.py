@@ -44,7 +44,7 @@ from torchx_core.schedulers.docker.reconcile import containers_of, end, reconcil
 from torchx_core.schedulers.docker.records import Records, Stop
 from torchx_core.schedulers.docker.removing import debris, remove_everything, remove_unlabelled
 from torchx_core.schedulers.docker.request import DockerRequest, masked, render
-from torchx_core.schedulers.docker.retention import forget_old, marks
+from torchx_core.schedulers.docker.retention import check_retention, forget_old, marks
 from torchx_core.schedulers.docker.sdk import sdk_client
 from torchx_core.schedulers.docker.submit import submit
 from torchx_core.schedulers.docker.view import Phase, replica_state, samples, status, view_of
@@ -129,6 +129,7 @@ class DockerScheduler(Scheduler[DockerRequest]):
     def _submit_dryrun(
         self, app: AppDef, cfg: Mapping[str, CfgVal], app_id: str
     ) -> AppDryRunInfo[DockerRequest]:
+        check_retention(cfg)
         return AppDryRunInfo(render(app, cfg, app_id=app_id, session=self.session_name), str)
 
     def schedule(self, dryrun_info: AppDryRunInfo[DockerRequest]) -> str:

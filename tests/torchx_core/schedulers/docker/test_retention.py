@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import docker
 import pytest
-from docker_apps import app, connected, end, new_runner
+from docker_apps import app, connected, end, make_runner, new_runner
 from docker_engine import DockerEngine
 from docker_images import SHELL_IMAGE
 
@@ -93,6 +93,15 @@ def test_it_can_be_turned_off(runner: Runner, monkeypatch: pytest.MonkeyPatch) -
     assert ids(runner) == ["next", "old"]
     run(runner, "third")
     assert ids(runner) == ["third"]
+
+
+def test_a_size_alone_is_refused() -> None:
+    """It would keep everything; what is said for all schedulers may be one."""
+    with (
+        make_runner("unix:///nowhere") as runner,
+        pytest.raises(InvalidRunConfigException, match=r"an age here.*'5GB'"),
+    ):
+        runner.dryrun(app(Exit(0)), "local_docker", {"retention": "5GB"})
 
 
 @pytest.mark.parametrize("wrong", ["30", "10 parsecs"])

@@ -90,7 +90,7 @@ def test_the_option_counts(runner: Runner, session_dir: Path, monkeypatch: pytes
 
 def test_a_mistake_in_the_option(runner: Runner, state_dir: Path) -> None:
     """It is refused where the app would be rendered."""
-    with pytest.raises(InvalidRunConfigException, match=r"'30'.*30d,10GB"):
+    with pytest.raises(InvalidRunConfigException, match=r"retention must be .*30d,10GB, or off: '30'"):
         runner.dryrun(app_of("true"), "local_cwd", {"retention": "30"})
     assert not state_dir.exists()
 
