@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pytest
 from airflow_jobs import CODE, Job, StartJob, starting_jobs
-from airflow_kills import DAGS, SENSOR, TABLE, Fate, Form, Kill
+from airflow_kills import DAGS, SENSOR, TABLE, Form, Kill, check_fate, started
 from airflow_server import AirflowServer
 from local_apps import parent_of
 
@@ -67,20 +67,9 @@ def begin(airflow: AirflowServer, tmp_path: Path) -> Iterator[StartJob]:
 
 
 @pytest.fixture
-def start(airflow: AirflowServer, begin: StartJob) -> StartAs:
+def start(begin: StartJob) -> StartAs:
     """Return what runs a task until the first line is shown, by the worker or by the triggerer."""
-
-    def start(dag: str, form: Form) -> Job:
-        job = begin(f"{dag}-{form}")
-        if form == "deferred":
-            airflow.wait_for(job.task, "deferred")
-        job.write()
-        job.wait_for_lines(0)
-        if form == "worker":
-            job.wait_for_saved_position()
-        return job
-
-    return start
+    return lambda dag, form: started(begin, dag, form)
 
 
 @pytest.mark.parametrize(
@@ -91,37 +80,7 @@ def test_a_kill_leaves_what_the_table_says(start: StartAs, kill: Kill, form: For
     """The app's state, the task's, no process, and every line in the log once."""
     job = start(kill.dag, form)
     kill.do(job)
-    CHECKS[kill.app](job, kill)
-    wait_until(lambda: not job.processes(), 30)
-
-
-def _check_cancelled(job: Job, kill: Kill) -> None:
-    status = job.end()
-    assert (status.state, status.msg) == (AppState.CANCELLED, kill.says)
-    job.airflow.wait_for(job.task, kill.task, kill.tries)
-    assert job.lines() == [0]
-    assert job.handles() == [job.handle]
-
-
-def _check_followed(job: Job, kill: Kill) -> None:
-    assert not job.status().is_terminal()
-    job.write_all()
-    job.airflow.wait_for(job.task, kill.task, kill.tries)
-    assert job.status().state is AppState.SUCCEEDED
-    assert [line for number in job.airflow.tries(job.task) for line in job.lines(number)] == [0, 1, 2, 3]
-    assert job.handles() == [job.handle]
-
-
-def _check_replaced(job: Job, kill: Kill) -> None:
-    status = job.end()
-    assert (status.state, status.msg) == (AppState.CANCELLED, kill.says)
-    job.write_all()
-    tries = job.airflow.wait_for(job.task, kill.task, kill.tries)
-    assert (job.lines(1), job.lines(tries)) == ([0], [0, 1, 2, 3])
-    assert len(job.handles()) == 2
-
-
-CHECKS = {Fate.CANCELLED: _check_cancelled, Fate.FOLLOWED: _check_followed, Fate.REPLACED: _check_replaced}
+    check_fate(job, kill)
 
 
 def test_a_sensor_keeps_a_lease_as_long_as_it_lives(airflow: AirflowServer, tmp_path: Path) -> None:

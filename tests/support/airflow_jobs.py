@@ -55,6 +55,9 @@ def dag(dag_id, *, retries=2, dagrun_timeout=None, role={}, **arguments):
 class Job:
     """A running task and its app."""
 
+    scheduler = "local_cwd"
+    """Whose app it is."""
+
     def __init__(
         self, airflow: AirflowServer, runner: Runner, folder: Path, dag_id: str, *, waits_for: str = ""
     ) -> None:
@@ -136,7 +139,7 @@ class Job:
 
     def handles(self) -> list[str]:
         """Return every app of this task, oldest first."""
-        apps = self.runner.list("local_cwd")
+        apps = self.runner.list(self.scheduler)
         prefix = f"{self.task.dag_id}-t-"
         return [app.app_handle for app in apps if app.app_id.startswith(prefix)]
 
@@ -146,11 +149,11 @@ StartJob: TypeAlias = Callable[[str], Job]
 
 
 @contextmanager
-def starting_jobs(airflow: AirflowServer, folder: Path) -> Iterator[StartJob]:
+def starting_jobs(airflow: AirflowServer, folder: Path, kind: type[Job] = Job) -> Iterator[StartJob]:
     """Yield what starts jobs; end and forget their apps afterwards."""
     with get_runner(state_dir=str(airflow.state_dir)) as runner:
-        yield lambda dag_id: Job(airflow, runner, folder, dag_id)
-        for app in runner.list("local_cwd"):
+        yield lambda dag_id: kind(airflow, runner, folder, dag_id)
+        for app in runner.list(kind.scheduler):
             runner.cancel(app.app_handle, grace_s=0)
             runner.wait(app.app_handle, timeout_s=10)
             runner.delete(app.app_handle)

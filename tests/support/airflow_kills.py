@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, TypeAlias
 
-from airflow_jobs import Job
+from airflow_jobs import Job, StartJob
 from daemons import ends
 from local_apps import parent_of
 
+from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
-__all__ = ["DAGS", "SENSOR", "TABLE", "Fate", "Form", "Kill"]
+__all__ = ["DAGS", "SENSOR", "TABLE", "Fate", "Form", "Kill", "check_fate", "started"]
 
 Form: TypeAlias = Literal["worker", "deferred", "sensor"]
 """Who follows the app: the worker that submitted it, the triggerer, or a worker that only waits for it."""
@@ -411,3 +412,50 @@ SENSOR = Kill(
     forms=("sensor",),
 )
 """Of an app that no task of Airflow has submitted."""
+
+
+def started(begin: StartJob, dag: str, form: Form) -> Job:
+    """Run a task until its app's first line is shown, by the worker or by the triggerer."""
+    job = begin(f"{dag}-{form}")
+    if form == "deferred":
+        job.airflow.wait_for(job.task, "deferred")
+    job.write()
+    job.wait_for_lines(0)
+    if form == "worker":
+        job.wait_for_saved_position()
+    return job
+
+
+def check_fate(job: Job, kill: Kill) -> None:
+    """Check the app's state, the task's, that no process is left, and that every line is in the log once."""
+    _CHECKS[kill.app](job, kill)
+    wait_until(lambda: not job.processes(), 30)
+
+
+def _check_cancelled(job: Job, kill: Kill) -> None:
+    status = job.end()
+    assert (status.state, status.msg) == (AppState.CANCELLED, kill.says)
+    job.airflow.wait_for(job.task, kill.task, kill.tries)
+    assert job.lines() == [0]
+    assert job.handles() == [job.handle]
+
+
+def _check_followed(job: Job, kill: Kill) -> None:
+    assert not job.status().is_terminal()
+    job.write_all()
+    job.airflow.wait_for(job.task, kill.task, kill.tries)
+    assert job.status().state is AppState.SUCCEEDED
+    assert [line for number in job.airflow.tries(job.task) for line in job.lines(number)] == [0, 1, 2, 3]
+    assert job.handles() == [job.handle]
+
+
+def _check_replaced(job: Job, kill: Kill) -> None:
+    status = job.end()
+    assert (status.state, status.msg) == (AppState.CANCELLED, kill.says)
+    job.write_all()
+    tries = job.airflow.wait_for(job.task, kill.task, kill.tries)
+    assert (job.lines(1), job.lines(tries)) == ([0], [0, 1, 2, 3])
+    assert len(job.handles()) == 2
+
+
+_CHECKS = {Fate.CANCELLED: _check_cancelled, Fate.FOLLOWED: _check_followed, Fate.REPLACED: _check_replaced}
