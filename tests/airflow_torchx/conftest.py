@@ -36,8 +36,10 @@ def dags(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Dags:
-    """What runs DAGs; their apps have a state directory of their own."""
+    """What runs DAGs; their apps have a state directory of their own. No trigger waits for a scheduler."""
     monkeypatch.setenv("TORCHX_STATE_DIR", str(tmp_path / "state"))
+    for module in ("_attachment", "_deferral"):
+        monkeypatch.setattr(f"airflow_torchx.{module}.DEFERRED_AT_LEAST_S", 0.0)
     return Dags(airflow_home, capfd)
 
 

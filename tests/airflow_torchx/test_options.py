@@ -7,7 +7,7 @@ import pytest
 from airflow.sdk import Context
 from airflow_dags import Dags
 
-from airflow_torchx import TorchXRunOperator, _attachment, _options
+from airflow_torchx import TorchXRunOperator, _options
 from airflow_torchx._engine import masked
 from airflow_torchx.operators import torchx
 
@@ -65,7 +65,6 @@ def test_a_deferred_task_with_secret_options_shows_its_lines_at_its_end(
     """The triggerer is another process, and is told no secret that it could hide."""
     monkeypatch.setattr(_options, "hide_option_secrets", lambda _target: True)
     monkeypatch.setattr(torchx, "DEFER_AFTER_S", 0.0)
-    monkeypatch.setattr(_attachment, "DEFERRED_AT_LEAST_S", 0.0)
     outcome = dags.run("""
         TorchXRunOperator(task_id="t", app=app("sh", "-c", "sleep 1; echo hi"), deferrable=True)
     """)

@@ -47,6 +47,7 @@ def test_make_targets_exist(page: Path) -> None:
     assert named <= targets
 
 
+@pytest.mark.slow  # all together: half of the pages start an engine or a server
 @pytest.mark.parametrize("page", [p for p in PAGES if "```python" in p.read_text()], ids=_name)
 def test_examples_run(page: Path, tmp_path: Path) -> None:
     """The Python blocks of a page, put together in their order, are a program that works."""

@@ -40,6 +40,7 @@ class TestEntryPoint(PluginContract):
     backend = "torchx:shelf"
 
 
+@pytest.mark.slow  # all together, and the bridge is that of the other class
 class TestChangedImports(PluginContract):
     """Written for TorchX, with ``torchx`` changed to ``torchx_core`` in its imports; found by our group."""
 
