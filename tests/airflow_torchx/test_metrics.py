@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 from airflow_dags import Dags
@@ -23,8 +24,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     def incr(stat: str, count: int = 1, *_: object, tags: dict[str, str] | None = None, **__: object) -> None:
         counts[f"{stat} {(tags or {}).get('torchx.scheduler')}"] += count
 
-    def timing(stat: str, dt: float, *_: object, tags: dict[str, str] | None = None, **__: object) -> None:
-        assert dt >= 0
+    def timing(
+        stat: str, dt: float | timedelta, *_: object, tags: dict[str, str] | None = None, **__: object
+    ) -> None:
+        assert isinstance(dt, timedelta) or dt >= 0
         incr(stat, tags=tags)
 
     stats = airflow_stats()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from airflow_dags import Dags
+from airflow_dags import AIRFLOW, Dags
 
 from airflow_torchx.operators import torchx
 from airflow_torchx.triggers import TorchXTrigger
@@ -89,6 +89,7 @@ def test_an_earlier_try_leaves_to_the_next_what_it_cannot_follow(
     assert _apps() == [AppState.SUCCEEDED]
 
 
+@pytest.mark.skipif(AIRFLOW < (3, 3), reason="only Airflow 3.3 remembers values across tries")
 def test_a_retry_returns_what_has_succeeded_though_the_app_is_gone(dags: Dags, tmp_path: Path) -> None:
     """What came after the app has failed, or its worker died: what is done is not done again."""
     outcome = dags.run(
