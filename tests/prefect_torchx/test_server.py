@@ -6,7 +6,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import copy_context
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -235,15 +235,10 @@ def redirected(prefect_api: str, tmp_path: Path) -> Iterator[str]:
     make_certificates(tmp_path, "127.0.0.1")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "server-cert.pem", tmp_path / "server-key.pem")
-    secret, plain = (
-        _Redirect(lambda path: prefect_api.removesuffix("/api") + path),
-        _Redirect(lambda path: path),
-    )
+    secret = _Redirect(lambda path: prefect_api.removesuffix("/api") + path)
     secret.socket = tls.wrap_socket(secret.socket, server_side=True)
-    plain.lead = lambda path: f"https://127.0.0.1:{secret.server_port}{path}"
-    with ExitStack() as stack:
-        for each in (secret, plain):
-            stack.enter_context(each.running())
+    plain = _Redirect(lambda path: f"https://127.0.0.1:{secret.server_port}{path}")
+    with secret.running(), plain.running():
         yield f"http://127.0.0.1:{plain.server_port}/api"
 
 

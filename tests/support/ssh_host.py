@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-from hosts import Host, Network, own_folders
-from ssh_server import SshServer
+import pytest
+from hosts import Host, Network, own_folders, why_no_hosts
+from ssh_server import SshServer, why_no_ssh_server
 
 from torchx_core.testing import wait_until
 
@@ -77,7 +78,9 @@ class SshHost(SshServer):
 
 @contextmanager
 def far_host(root: Path) -> Generator[SshHost]:
-    """A host that runs, whose server the client in its `clients` reaches by any name."""
+    """A host that runs, whose server the client in its `clients` reaches by any name; skip where none can."""
+    if reason := why_no_hosts() or why_no_ssh_server("sysctl"):
+        pytest.skip(reason)
     folder, home = root / "sshd", root / "home"
     folder.mkdir()
     home.mkdir()

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts import why_no_hosts
 from ssh_host import SshHost, far_host
-from ssh_server import why_no_ssh_server
 
 from torchx_core import AppDef, AppState, Role, Runner, get_runner
 from torchx_core.errors import ReplicaNotRunningError
@@ -29,8 +27,6 @@ i=0; while [ $i -lt {count} ]; do echo $i; i=$((i+1)); sleep 0.05; done
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[SshHost]:
     """The host, reached by the name `box`."""
-    if reason := why_no_hosts() or why_no_ssh_server("sysctl"):
-        pytest.skip(reason)
     with far_host(tmp_path) as server:
         yield server
 
