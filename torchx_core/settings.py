@@ -14,6 +14,7 @@ __all__ = [
     "ENV_TORCHX_REPLICA",
     "ENV_TORCHX_ROLE",
     "ENV_TORCHX_TRACKERS",
+    "ENV_TRACE_CONTEXT",
 ]
 
 ENV_TORCHXCONFIG: Final = "TORCHXCONFIG"
@@ -34,3 +35,5 @@ ENV_TORCHX_ROLE: Final = "TORCHX_ROLE"
 """Set for every replica whose metrics go to a sink: its role."""
 ENV_TORCHX_TRACKERS: Final = "TORCHX_TRACKERS"
 """Read by TorchX's trackers in the app; nobody here sets it."""
+ENV_TRACE_CONTEXT: Final = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
+"""OpenTelemetry's, set for every replica that was submitted within a span: what its own spans belong to."""

@@ -12,6 +12,7 @@ from torchx_core.settings import (
     ENV_TORCHX_PARENT_RUN_ID,
     ENV_TORCHX_REPLICA,
     ENV_TORCHX_ROLE,
+    ENV_TRACE_CONTEXT,
 )
 from torchx_core.specs import AppDef, macros
 
@@ -22,8 +23,9 @@ def inject_environment(app: AppDef, *, scheduler: str, session: str, parent_run_
     """Set TorchX's own variables in each role; values the app set itself stay.
 
     Without a parent run id, that of the submitter's own environment counts: what a run submits belongs to the
-    same parent. So do the submitter's metric sinks. Parent and sinks may differ between two submits of one
-    request, and do not make them different (`request_differences`): the first submit's stay.
+    same parent. So do the submitter's metric sinks, and the span of OpenTelemetry that is current. They may
+    differ between two submits of one request, and do not make them different (`request_differences`): the
+    first submit's stay.
 
     Raises:
         InvalidAppError: A role names a metric sink that does not exist.
@@ -36,6 +38,7 @@ def inject_environment(app: AppDef, *, scheduler: str, session: str, parent_run_
         if parent:
             role.env.setdefault(ENV_TORCHX_PARENT_RUN_ID, parent)
     _inject_metric_sinks(app)
+    _inject_trace_context(app)
 
 
 def _inject_metric_sinks(app: AppDef) -> None:
@@ -57,3 +60,13 @@ def _inject_metric_sinks(app: AppDef) -> None:
         role.env[ENV_TORCHX_METRIC_SINKS] = named
         role.env.setdefault(ENV_TORCHX_ROLE, role.name)
         role.env.setdefault(ENV_TORCHX_REPLICA, macros.replica_id)
+
+
+def _inject_trace_context(app: AppDef) -> None:
+    """Have each role's spans belong to the submitter's, unless the role has a parent of its own for them."""
+    from torchx_core.runner.telemetry import trace_context  # imported here: a DAG file submits nothing
+
+    context = trace_context()
+    for role in app.roles:
+        if not role.env.keys() & ENV_TRACE_CONTEXT:
+            role.env.update(context)

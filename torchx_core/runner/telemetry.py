@@ -1,25 +1,30 @@
-"""Tells OpenTelemetry what the runner does, in a process that uses it; and an engine's metrics.
+"""Tells OpenTelemetry what the runner does, in a process that uses it; an engine's metrics; and the log.
 
-Nothing is installed or imported for that: a process that has set up OpenTelemetry has imported it, and an
-engine that has metrics of its own says so (`record_metrics`). Everywhere else this does nothing.
+Nothing is installed or imported for that: a process that has set up OpenTelemetry has imported it, an engine
+that has metrics of its own says so (`record_metrics`), and who wants records in the log sets the level of the
+logger ``torchx_core.apps`` to DEBUG. Everywhere else this does nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
+from importlib import import_module
 from typing import Final, Protocol, cast, final
 
 from torchx_core.schedulers import Batch, CancelOutcome, EventFeed, LogLines, LogsLost
+from torchx_core.settings import ENV_TRACE_CONTEXT
 from torchx_core.specs import AppHandle, AppState, AppStatus, parse_app_handle
 
-__all__ = ["MetricsRecorder", "observed", "record_cancel", "record_metrics", "submit_span"]
+__all__ = ["MetricsRecorder", "observed", "record_cancel", "record_metrics", "submit_span", "trace_context"]
 
 logger: Final = logging.getLogger(__name__)
+_apps: Final = logging.getLogger("torchx_core.apps")
 
 _NAME: Final = "torchx_core"
 _Attributes = Mapping[str, str]
@@ -49,6 +54,14 @@ class _Span(Protocol):
     def end(self) -> None: ...
 
 
+class _SpanContext(Protocol):
+    is_valid: bool
+
+
+class _CurrentSpan(Protocol):
+    def get_span_context(self) -> _SpanContext: ...
+
+
 class _Tracer(Protocol):
     def start_span(self, name: str, *, attributes: _Attributes) -> _Span: ...
     def start_as_current_span(
@@ -65,8 +78,15 @@ class _Trace(Protocol):
 
     StatusCode: _StatusCode
 
+    def get_current_span(self) -> _CurrentSpan: ...
     def get_tracer(self, name: str) -> _Tracer: ...
     def Status(self, code: object, description: str) -> object: ...  # noqa: N802  # its class
+
+
+class _Propagate(Protocol):
+    """The module ``opentelemetry.propagate``, likewise."""
+
+    def inject(self, carrier: dict[str, str]) -> None: ...
 
 
 class _Counter(Protocol):
@@ -96,8 +116,13 @@ def submit_span(scheduler: str, session: str) -> Generator[Callable[[AppHandle],
     began, kind = time.monotonic(), {"torchx.scheduler": scheduler}
     outcome = "interrupted"
     with _current_span("torchx.submit", {**kind, "torchx.session": session}) as span:
+
+        def learn(handle: AppHandle) -> None:
+            span.set_attribute("torchx.handle", handle)
+            _log("submitted", _names(handle))
+
         try:
-            yield lambda handle: span.set_attribute("torchx.handle", handle)
+            yield learn
             outcome = "ok"
         except Exception as err:
             outcome = type(err).__name__
@@ -108,15 +133,31 @@ def submit_span(scheduler: str, session: str) -> Generator[Callable[[AppHandle],
 
 
 def record_cancel(handle: AppHandle, reason: str, outcome: CancelOutcome) -> None:
-    """Have a cancel be a span, and counted."""
+    """Have a cancel be a span, counted and logged."""
     attributes = {**_names(handle), "torchx.cancel.reason": reason, "torchx.cancel.outcome": outcome.name}
     _span("torchx.cancel", attributes).end()
     _count("torchx.cancels", 1, {**_kind(handle), "outcome": outcome.name})
+    _log("cancel", attributes)
+
+
+def trace_context() -> dict[str, str]:
+    """Return the variables by which a program begins its spans below the present one.
+
+    Those of OpenTelemetry's environment carrier; in a process that has no span, its own.
+    """
+    trace = _trace()
+    if trace is None or not trace.get_current_span().get_span_context().is_valid:
+        return {name: os.environ[name] for name in ENV_TRACE_CONTEXT if name in os.environ}
+    carrier: dict[str, str] = {}
+    with _harmless("an app's spans will be a trace of their own"):
+        cast("_Propagate", import_module("opentelemetry.propagate")).inject(carrier)
+    return {name.upper(): value for name, value in carrier.items() if name.upper() in ENV_TRACE_CONTEXT}
 
 
 def observed(feed: EventFeed, handle: AppHandle) -> EventFeed:
     """Return what follows the app as the feed does, and is a span from now until it is closed."""
-    return _Observed(feed, handle) if _recorders or _trace() is not None else feed
+    is_told = _recorders or _trace() is not None or _apps.isEnabledFor(logging.DEBUG)
+    return _Observed(feed, handle) if is_told else feed
 
 
 @final
@@ -182,9 +223,10 @@ class _Observed(EventFeed):
         _count("torchx.ends", 1, {**kind, "state": status.state.name})
         if ends:
             _measure("torchx.end.latency", max(0.0, time.time() - max(ends)), kind)
-        self._span.set_attribute("torchx.state", status.state.name)
-        for key, value in _failure(status).items():
+        attributes = {"torchx.state": status.state.name, **_failure(status)}
+        for key, value in attributes.items():
             self._span.set_attribute(key, value)
+        _log("ended", {**_names(self._handle), **attributes})
         if status.state is AppState.FAILED and (trace := _trace()) is not None:
             self._span.set_status(trace.Status(trace.StatusCode.ERROR, status.msg))
 
@@ -209,6 +251,13 @@ def _names(handle: AppHandle) -> dict[str, str]:
 
 def _kind(handle: AppHandle) -> dict[str, str]:
     return {"torchx.scheduler": parse_app_handle(handle).scheduler_backend}
+
+
+def _log(what: str, attributes: Mapping[str, str | int]) -> None:
+    """Write a record with the attributes as fields of their own, dots as underscores."""
+    if _apps.isEnabledFor(logging.DEBUG):
+        fields = {name.replace(".", "_"): value for name, value in attributes.items()}
+        _apps.debug("%s %s", what, attributes["torchx.handle"], extra=fields)
 
 
 class _NoSpan:
@@ -249,7 +298,7 @@ def _count(name: str, number: int, attributes: _Attributes) -> None:
     if (meter := _meter()) is not None:
         _counter(meter, name).add(number, attributes)
     for recorder in _recorders:
-        with _harmless():
+        with _harmless("a metric was not recorded"):
             recorder.count(name, number, attributes)
 
 
@@ -257,17 +306,17 @@ def _measure(name: str, seconds: float, attributes: _Attributes) -> None:
     if (meter := _meter()) is not None:
         _histogram(meter, name).record(seconds, attributes)
     for recorder in _recorders:
-        with _harmless():
+        with _harmless("a metric was not recorded"):
             recorder.measure(name, seconds, attributes)
 
 
 @contextmanager
-def _harmless() -> Generator[None]:
-    """Log what goes wrong with metrics, so that no submit and no follower fails for it."""
+def _harmless(failure: str) -> Generator[None]:
+    """Log what goes wrong here, so that no submit and no follower fails for it."""
     try:
         yield
     except Exception:  # an engine's own code
-        logger.exception("a metric was not recorded")
+        logger.exception(failure)
 
 
 @cache

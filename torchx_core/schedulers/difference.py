@@ -13,13 +13,20 @@ from torchx_core.settings import (
     ENV_TORCHX_PARENT_RUN_ID,
     ENV_TORCHX_REPLICA,
     ENV_TORCHX_ROLE,
+    ENV_TRACE_CONTEXT,
 )
 from torchx_core.specs import AppDef, CfgVal, runopts
 
 __all__ = ["comparable_request", "differences", "request_differences"]
 
-_SURROUNDINGS = {ENV_TORCHX_PARENT_RUN_ID, ENV_TORCHX_METRIC_SINKS, ENV_TORCHX_ROLE, ENV_TORCHX_REPLICA}
-"""On whose behalf an app was submitted, and where its metrics go: no part of what was asked for."""
+_SURROUNDINGS = {
+    ENV_TORCHX_PARENT_RUN_ID,
+    ENV_TORCHX_METRIC_SINKS,
+    ENV_TORCHX_ROLE,
+    ENV_TORCHX_REPLICA,
+    *ENV_TRACE_CONTEXT,
+}
+"""On whose behalf an app was submitted, and where its metrics and spans go: no part of what was asked for."""
 _MOST = 10
 _ABSENT = object()
 
@@ -37,9 +44,10 @@ def request_differences(
 ) -> list[str]:
     """Return how what is asked for now differs from what was asked for under the same app id.
 
-    The parent run does not count, nor do metric sinks: they come from the submitter's surroundings, and the
-    same request may be repeated by another shell, or by a retry with a parent of its own. Nor does it count
-    that an earlier release wrote the same request down in other words (`in_present_words`).
+    The parent run does not count, nor do metric sinks and the span of the submit: they come from the
+    submitter's surroundings, and the same request may be repeated by another shell, or by a retry with a
+    parent of its own. Nor does it count that an earlier release wrote the same request down in other words
+    (`in_present_words`).
 
     Args:
         stored: A map whose ``app`` is `AppDef.to_dict`; of the submit that came first.

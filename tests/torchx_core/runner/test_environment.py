@@ -6,6 +6,7 @@ import pytest
 
 from torchx_core import AppDef, Role
 from torchx_core.runner.environment import inject_environment
+from torchx_core.settings import ENV_TRACE_CONTEXT
 
 PARENT = "TORCHX_PARENT_RUN_ID"
 
@@ -17,8 +18,10 @@ def injected(parent_run_id: str | None, **env: str) -> dict[str, str]:
     return app.roles[0].env
 
 
-def test_the_job_is_named() -> None:
+def test_the_job_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its handle, once the app id is known, and by its session."""
+    for name in ENV_TRACE_CONTEXT:
+        monkeypatch.delenv(name, raising=False)
     assert injected(None) == {"TORCHX_JOB_ID": "fake://s/${app_id}", "TORCHX_INTERNAL_SESSION_ID": "s"}
 
 
@@ -43,3 +46,14 @@ def test_the_parent_run(
     if inherited:
         monkeypatch.setenv(PARENT, inherited)
     assert injected(argument, **({PARENT: in_app} if in_app else {})).get(PARENT) == expected
+
+
+def test_the_submitters_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that has a trace hands it on; an app that has one of its own keeps it, whole."""
+    monkeypatch.setenv("TRACEPARENT", "outer")
+    monkeypatch.setenv("BAGGAGE", "a=b")
+    handed_on = injected(None)
+    assert (handed_on["TRACEPARENT"], handed_on["BAGGAGE"]) == ("outer", "a=b")
+    own = injected(None, TRACEPARENT="own")
+    assert own["TRACEPARENT"] == "own"
+    assert "BAGGAGE" not in own

@@ -36,9 +36,10 @@ def app(script):
 
 with get_runner("s", state_dir=sys.argv[1]) as runner:
     with trace.get_tracer("test").start_as_current_span("task"):
-        one = runner.run(app("seq 3; exit 7"), "local_cwd", {"lease_s": 600}, app_id="one")
-        for _ in runner.follow(one):
-            pass
+        one = runner.run(
+            app("echo $TRACEPARENT; seq 2; exit 7"), "local_cwd", {"lease_s": 600}, app_id="one"
+        )
+        shown = [line.text for batch in runner.follow(one) for line in batch.lines()]
     for _ in runner.follow(one, renew=False):
         pass
     two = runner.run(app("echo up; sleep 600"), "local_cwd", app_id="two")
@@ -59,7 +60,7 @@ for resource in reader.get_metrics_data().resource_metrics:
                 labels = sorted(value for key, value in point.attributes.items() if key != "torchx.scheduler")
                 points[" ".join([metric.name, *labels])] = getattr(point, "value", None) or point.count
 finished = [json.loads(span.to_json()) for span in spans.get_finished_spans()]
-json.dump({"spans": finished, "points": points}, sys.stdout)
+json.dump({"spans": finished, "points": points, "shown": shown}, sys.stdout)
 """
 
 
@@ -90,6 +91,13 @@ def test_submit_and_follow_are_spans_of_whoever_calls(told: dict[str, Any]) -> N
         "torchx.session": "s",
         "torchx.handle": "local_cwd://s/one",
     }
+
+
+def test_an_app_learns_what_its_spans_belong_to(told: dict[str, Any]) -> None:
+    """To the span that is current where it is submitted; as OpenTelemetry writes it in an environment."""
+    [task] = spans(told, "task")
+    ids = [int(task["context"][name], 16) for name in ("trace_id", "span_id")]
+    assert told["shown"][0].startswith(f"00-{ids[0]:032x}-{ids[1]:016x}-")
 
 
 def test_the_span_records_how_the_app_ended(told: dict[str, Any]) -> None:
@@ -169,3 +177,24 @@ def test_a_recorder_that_fails_harms_nobody(
             line.text for batch in runner.follow(runner.run(app, "local_cwd")) for line in batch.lines()
         ] == ["there"]
     assert "a metric was not recorded" in caplog.text
+
+
+def test_who_asks_for_it_has_it_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What becomes of an app is in records whose fields a collector finds without reading text."""
+    app = AppDef("a", [Role("r", "", entrypoint="sh", args=["-c", "exit 3"])])
+    with get_runner("s", state_dir=str(tmp_path / "state")) as runner:
+        with caplog.at_level("DEBUG", "torchx_core.apps"):
+            handle = runner.run(app, "local_cwd", app_id="x")
+            for _ in runner.follow(handle):
+                pass
+            runner.cancel(handle, reason="late")
+        for _ in runner.follow(handle):
+            pass
+    told = [record for record in caplog.records if record.name == "torchx_core.apps"]
+    assert [record.getMessage() for record in told] == [
+        f"{what} {handle}" for what in ("submitted", "ended", "cancel")
+    ]
+    assert {record.__dict__["torchx_session"] for record in told} == {"s"}
+    assert told[1].__dict__["torchx_state"] == "FAILED"
+    assert told[1].__dict__["torchx_failed_exit_code"] == 3
+    assert told[2].__dict__["torchx_cancel_outcome"] == "ALREADY_TERMINAL"

@@ -41,13 +41,14 @@ def test_many_differences_are_counted() -> None:
     assert shown[-1] == "and 5 more"
 
 
-def test_the_parent_run_makes_no_other_request() -> None:
+def test_a_parent_makes_no_other_request() -> None:
     """It belongs to the submitter's surroundings; every other variable of a role counts."""
 
     def asked(**env: str) -> dict[str, object]:
         return {"app": AppDef("a", [Role("r", "", env=env)]).to_dict(), "cfg": {}}
 
     assert request_differences(asked(A="1", TORCHX_PARENT_RUN_ID="p"), asked(A="1"), runopts()) == []
+    assert request_differences(asked(A="1", TRACEPARENT="00-1"), asked(A="1"), runopts()) == []
     assert request_differences(asked(A="1", TORCHX_PARENT_RUN_ID="p"), asked(A="2"), runopts()) == [
         "app.roles[0].env.A: '1' -> '2'"
     ]
