@@ -1,20 +1,27 @@
-"""Takes the pictures that the documents show, of real pages: `make screenshots`.
+"""Takes the pictures that the documents show, of real pages and terminals: `make screenshots`.
 
-The app on them is one of two replicas that is killed in its first attempt and then succeeds.
+The app on them is one of two replicas, of which one is killed in its first attempt and then succeeds: alone,
+in a terminal, in a task of Airflow, and in a flow of Prefect.
 """
 
 from __future__ import annotations
 
+import html
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from browser import browse
+from airflow_server import AirflowServer
+from browser import Page, browse
+from cli_terminal import Terminal, in_terminal
+from prefect_server import PrefectServer
 
 from torchx_core import AppDef, Role, get_runner
 from torchx_core.page import AppPage
+from torchx_core.testing import wait_until
 
 HERE: Final = Path(__file__).parent
 TRAIN: Final = """
@@ -26,7 +33,8 @@ print(f"INFO rank {rank} of 2, learning rate 0.1", flush=True)
 for step in range(20 * attempt, 60):
     time.sleep(0.05)
     loss = 2.3 * math.exp(-step / 18) + 0.08 + noise.uniform(-0.04, 0.04)
-    print(f"INFO step {step + 1}/60: loss {loss:.4f}", flush=True)
+    if step % 6 == 5:
+        print(f"INFO step {step + 1}/60: loss {loss:.4f}", flush=True)
     if rank == 0:
         report_metric("loss", loss, step + 1)
         report_metric("accuracy", 1 - loss / 2.6, step + 1)
@@ -37,31 +45,150 @@ for step in range(20 * attempt, 60):
 if rank == 0:
     report_result({"loss": round(loss, 4), "model": "s3://models/digits/42"})
 """
+DAG: Final = """
+with DAG("digits", schedule=None):
+    train = app(sys.executable, {script!r}, "${{replica_id}}", name="trainer", num_replicas=2, max_retries=2)
+    TorchXRunOperator(task_id="train", app=train)
+"""
+FLOW: Final = """
+import pathlib, sys
+from prefect import flow, runtime
+from prefect_torchx import run_app
+from torchx_core import AppDef, Role
+
+trainer = Role("trainer", image="", entrypoint=sys.executable, args=[{script!r}, "${{replica_id}}"],
+               num_replicas=2, max_retries=2)
+
+@flow(name="digits", flow_run_name="digits")
+def digits():
+    pathlib.Path({run!r}).write_text(runtime.flow_run.id)
+    run_app(AppDef("digits", [trainer]), "local_cwd")
+
+digits()
+"""
+COMPONENT: Final = """
+import sys
+from torchx_core.specs import AppDef, Role
+
+def train(script: str) -> AppDef:
+    '''Trains.'''
+    role = Role("trainer", image="", entrypoint=sys.executable, args=[script, "${replica_id}"],
+                num_replicas=2, max_retries=2)
+    return AppDef("digits", [role])
+"""
+COLOURS: Final = {
+    "default": "#d8dee9",
+    "black": "#4c566a",
+    "red": "#e06c75",
+    "green": "#98c379",
+    "brown": "#e5c07b",
+    "blue": "#61afef",
+    "magenta": "#c678dd",
+    "cyan": "#56b6c2",
+    "white": "#d8dee9",
+}
+"""The names that a terminal's colours have, as they are shown; any other is a number of six digits."""
 
 
 def main() -> None:
-    """Run the app, and take a picture of its page, light and dark."""
+    """Take all of them, or those that are named."""
+    takers = {"page": app_page, "terminal": terminal, "airflow": airflow, "prefect": prefect}
+    with tempfile.TemporaryDirectory() as name, browse(Path(name, "browser")) as browser:
+        for wanted in sys.argv[1:] or takers:
+            folder = Path(name, wanted)
+            folder.mkdir()
+            script = folder / "train.py"
+            script.write_text(TRAIN)
+            os.environ["TORCHX_STATE_DIR"] = str(folder / "state")
+            takers[wanted](browser, folder, script)
+
+
+def app_page(browser: Page, folder: Path, script: Path) -> None:
+    """Show the page of an app."""
     role = Role(
         name="trainer",
         image="",
         entrypoint=sys.executable,
-        args=["-c", TRAIN, "${replica_id}"],
+        args=[str(script), "${replica_id}"],
         num_replicas=2,
         max_retries=2,
     )
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["TORCHX_STATE_DIR"] = f"{folder}/state"
-        with get_runner() as runner:
-            handle = runner.run(AppDef("digits", [role]), "local_cwd", app_id="digits-42")
-            runner.wait(handle)
-            page = Path(folder, "page.html")
-            page.write_text(AppPage(runner, handle).html())
-            with browse(Path(folder, "browser")) as browser:
-                browser.resize(1200, 1000)
-                browser.open(page.as_uri())
-                browser.wait_for("SUCCEEDED", "step 60/60")
-                browser.picture(HERE / "page.png")
-            runner.delete(handle)
+    with get_runner() as runner:
+        handle = runner.run(AppDef("digits", [role]), "local_cwd", app_id="digits-42")
+        runner.wait(handle)
+        page = folder / "page.html"
+        page.write_text(AppPage(runner, handle).html())
+        browser.resize(1200, 1000)
+        browser.open(page.as_uri())
+        browser.wait_for("SUCCEEDED", "step 60/60")
+        browser.picture(HERE / "page.png")
+
+
+def terminal(browser: Page, folder: Path, script: Path) -> None:
+    """Show the command line that follows an app whose second replica was killed."""
+    component = folder / "components.py"
+    component.write_text(COMPONENT)
+    name = f"{component}:train"
+    with in_terminal("run", name, "--script", str(script), columns=100, lines=19) as shell:
+        shell.wait_for("step 48/60")
+        page = folder / "terminal.html"
+        page.write_text(f"<body style='{_BODY}'><pre>{''.join(_spans(shell))}</pre>")
+        shell.exit_code()
+    browser.resize(880, 380)
+    browser.open(page.as_uri())
+    browser.picture(HERE / "terminal.png")
+
+
+_BODY: Final = "margin:0 16px;background:#282c34;font:14px/1.3 monospace;overflow:hidden"
+
+
+def _spans(shell: Terminal) -> Iterator[str]:
+    for row in shell.rows():
+        for char in row:
+            colour = COLOURS.get(char.fg, f"#{char.fg}")
+            weight = ";font-weight:bold" if char.bold else ""
+            yield f"<span style='color:{colour}{weight}'>{html.escape(char.data)}</span>"
+        yield "\n"
+
+
+def airflow(browser: Page, folder: Path, script: Path) -> None:
+    """Show a task's log, and the tab with its app's page."""
+    server = AirflowServer(folder / "airflow")
+    try:
+        server.start(DAG.format(script=str(script)))
+        task = server.trigger("digits")
+        server.wait_for_run(task, "success")
+        page = server.page_of(task, "train")
+        browser.resize(1400, 1000)
+        browser.open(server.url)
+        browser.wait_for("Dags")
+        browser.open(page)
+        browser.wait_for("step 60/60")
+        browser.picture(HERE / "airflow-log.png")
+        browser.open(f"{page}/plugin/torchx")
+        with browser.frame():
+            browser.wait_for("SUCCEEDED", "step 60/60")
+        browser.picture(HERE / "airflow-page.png")
+    finally:
+        server.stop()
+
+
+def prefect(browser: Page, folder: Path, script: Path) -> None:
+    """Show the log of a flow run, where its app is restarted."""
+    server = PrefectServer(folder / "prefect")
+    try:
+        server.start()
+        flow, run = folder / "flow.py", folder / "run"
+        flow.write_text(FLOW.format(script=str(script), run=str(run)))
+        server.run("flow", str(flow))
+        wait_until(run.exists, 120)
+        browser.resize(1400, 1000)
+        browser.open(f"{server.url.removesuffix('/api')}/runs/flow-run/{run.read_text()}")
+        browser.wait_for("Completed", "step 60/60")
+        browser.scroll_to("killed by SIGKILL")
+        browser.picture(HERE / "prefect-run.png")
+    finally:
+        server.stop()
 
 
 if __name__ == "__main__":

@@ -270,8 +270,9 @@ def _is_cut(line: Said, text: str) -> bool:
 
 def source_of(record: Document) -> str:
     """Return the replica that the record is of, such as ``head0.0``; nothing when it is of none."""
-    _, _, name = str(record["name"]).partition(".torchx")
-    return name.partition("@")[0].removeprefix(".").removesuffix(".reports").removesuffix(".results")
+    name, is_of_an_app, _ = str(record["name"]).partition("@")
+    source = name.removesuffix(".reports").removesuffix(".results")
+    return source if is_of_an_app and source != "torchx" else ""
 
 
 def app_of(record: Document) -> str:

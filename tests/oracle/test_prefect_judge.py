@@ -19,7 +19,7 @@ SHOWN = [LINES[0], LINES[1], "2%"]
 
 
 def _record(text: str, *, at: int, source: str = "r0.0") -> dict[str, Any]:
-    name = f"prefect.task_runs.torchx.{source}".removesuffix(".") + "@app-1"
+    name = f"{source or 'torchx'}@local_cwd/app-1"
     time = f"2026-01-01T00:00:{at:02}.000000Z"
     return {"name": name, "message": text, "timestamp": time, "created": time}
 

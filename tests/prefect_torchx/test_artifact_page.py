@@ -82,7 +82,7 @@ def test_the_pages_of_a_run_show_its_app(server: PrefectServer, page: Page) -> N
     """Its log by replica, its replicas, how far it is, its metrics as pictures, its result."""
     run = _flow_run(*REPORTS, ReportResult({"accuracy": 0.97}))
     page.open(f"{server.url.removesuffix('/api')}/runs/flow-run/{run.id}")
-    page.wait_for("[r/0] WARNING almost done", "[r/1] WARNING almost done", "prefect.flow_runs.torchx.r.1")
+    page.wait_for("[r/0] WARNING almost done", "[r/1] WARNING almost done", "r.1@local_cwd/")
     page.picture(PICTURES / "prefect-log.png")
     shown = _open(page, server, run, "replicas", "r/0", "r/1", "2 SUCCEEDED")
     assert "exit" in shown

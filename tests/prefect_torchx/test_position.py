@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from prefect_torchx.position import RESULT_BYTES, End, Position
+from prefect_torchx.position import RESULT_BYTES, End, Position, record_name, source_in
 from torchx_core.specs import AppState, AppStatus
 
 
@@ -55,3 +55,22 @@ def test_what_is_no_success_or_not_kept_has_to_run_again(state: AppState, result
     end = End.of(AppStatus(state=state, result=result), lambda text: text.replace("hunter2", "***"))
     assert (end.state, end.success()) == (state, None)
     assert "hunter2" not in str(end.to_json())
+
+
+@pytest.mark.parametrize("source", ["", "r.0", "torchx.0", "r.0.reports"])
+@pytest.mark.parametrize(
+    "handle", ["local_cwd://torchx/a", "local_cwd://other/a", "local_cwd@box://torchx/a", "slurm://torchx/a"]
+)
+def test_a_name_tells_whose_a_record_is(source: str, handle: str) -> None:
+    """Of this app and of no other one of that id, on whatever host; an earlier release's names too."""
+    earlier = f"prefect.flow_runs.torchx.{source}".removesuffix(".") + f"@{handle}"
+    for name in (record_name(source, handle), earlier):
+        assert source_in(name, handle) == source
+        for other in (
+            "local_docker://torchx/a",
+            "local_cwd://third/a",
+            "local_cwd@shed://torchx/a",
+            handle + "2",
+        ):
+            assert source_in(name, other) is None
+    assert source_in("prefect.flow_runs.torchx", handle) is None

@@ -18,7 +18,7 @@ from prefect_runs import FlowRun
 from prefect_torchx._engine import ledger, server
 from prefect_torchx._engine.position_store import ServerPositionStore, apps_of_flow_run
 from prefect_torchx.own import Latest
-from prefect_torchx.position import START, End, Position
+from prefect_torchx.position import START, End, Position, record_name
 from prefect_torchx.records import MAX_TIMES
 from prefect_torchx.saved_position import SavedPosition
 from torchx_core.specs import AppHandle, AppState
@@ -275,20 +275,22 @@ def test_outside_of_a_run_nothing_is_kept() -> None:
 
 
 def _log(run: UUID, *records: tuple[str, float, str]) -> None:
-    """Write records to the log of the flow run: source, time, message."""
+    """Write records to the log of the flow run: name, time, message; some as an earlier release did."""
     with get_client(sync_client=True) as client:
         client.create_logs(
             [
                 LogCreate.model_validate(
                     {
-                        "name": f"prefect.flow_runs.torchx.{source}".replace(".@", "@"),
+                        "name": f"prefect.flow_runs.torchx.{name}".replace(".@", "@")
+                        if "://" in name
+                        else name,
                         "level": 20,
                         "message": message,
                         "timestamp": datetime.fromtimestamp(time, UTC),
                         "flow_run_id": run,
                     }
                 )
-                for source, time, message in records
+                for name, time, message in records
             ]
         )
 
@@ -303,10 +305,10 @@ def test_it_finds_what_the_log_has_behind_the_position() -> None:
     store.save(HANDLE)
     _log(
         run,
-        (f"r.0@{HANDLE}", now + 2, "[r/0] c"),
+        (record_name("r.0", HANDLE), now + 2, "[r/0] c"),
         (f"r.0@{HANDLE}", now, "[r/0] before"),
         (f"r.0@{HANDLE}", now + 1, "[r/0] a\n[r/0] b"),
-        (f"r.1@{HANDLE}", now - 1, "[r/1] x"),
+        (record_name("r.1", HANDLE), now - 1, "[r/1] x"),
         (f"@{HANDLE}", now - 2, "app is RUNNING"),
         (f"@{HANDLE}", now - 60, "app is RUNNING: another app of that name"),
         (f"r.0@{HANDLE}2", now + 1, "another app"),

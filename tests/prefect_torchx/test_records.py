@@ -128,6 +128,21 @@ def test_levels_have_records_of_their_own() -> None:
     assert [(record.level, record.lines) for record in got] == [(20, 2), (40, 1), (20, 1)]
 
 
+def test_each_record_has_the_time_of_its_first_line() -> None:
+    """Prefect's page shows an error behind what a peer had said before it, also where both came at once."""
+    got = _records_of(
+        _lines("a", replica=1, time=1.0),
+        _lines("b", replica=0, time=2.0),
+        _lines("ERROR c", replica=1, time=3.0),
+    )
+    by_time = sorted(got, key=lambda record: record.time or 0.0)
+    assert [(record.text, record.time) for record in by_time] == [
+        ("[r/1] a", 1.0),
+        ("[r/0] b", 2.0),
+        ("[r/1] ERROR c", 3.0),
+    ]
+
+
 def test_a_program_that_alternates_between_levels_costs_few_records() -> None:
     """Lines whose level changes all the time share the highest: nothing is slow, nothing bad is hidden."""
     got = _records_of(_lines(*["x", "WARNING y"] * MAX_LEVELS))

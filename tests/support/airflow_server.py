@@ -276,9 +276,9 @@ class AirflowServer:
         }
         self._ask("POST", "/api/v2/connections", body)
 
-    def page_of(self, task: Task) -> str:
-        """Return the address of the task's page."""
-        return f"{self.url}/dags/{task.dag_id}/runs/{quote(task.run_id)}/tasks/t"
+    def page_of(self, task: Task, task_id: str = "t") -> str:
+        """Return the address of the task's page, or of another one's in its run."""
+        return f"{self.url}/dags/{task.dag_id}/runs/{quote(task.run_id)}/tasks/{task_id}"
 
     def trigger(self, dag_id: str, **conf: object) -> Task:
         """Start a run of the DAG."""

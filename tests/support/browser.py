@@ -53,6 +53,13 @@ class Page:
         """Press the button that says so, as soon as there is one."""
         self._first(f"//button[contains(., '{text}')]").click()
 
+    def scroll_to(self, text: str) -> None:
+        """Have what says so in the middle of the window."""
+        self.run(
+            "arguments[0].scrollIntoView({block: 'center'})",
+            self._first(f"//*[text()[contains(., '{text}')]]"),
+        )
+
     def choose(self, option: str) -> None:
         """Choose an option from the only list on the page that one can type into."""
         field = self._first("//input[@role='combobox']")

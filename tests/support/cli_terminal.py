@@ -123,6 +123,12 @@ class Terminal:
         self._pump()
         return [line.rstrip() for line in self._screen.display if line.strip()]
 
+    def rows(self) -> list[list[pyte.screens.Char]]:
+        """Return the screen's characters, with their colours."""
+        self._pump()
+        buffer, columns = self._screen.buffer, range(self._screen.columns)
+        return [[buffer[y][x] for x in columns] for y in range(self._screen.lines)]
+
     def scrolled(self) -> list[str]:
         """Return every line, from what scrolled off first to the last on the screen."""
         self._pump()

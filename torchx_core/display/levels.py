@@ -1,4 +1,4 @@
-"""Guesses the level at which a program wrote a line of its log."""
+"""At which level a log shows what a program wrote, and that a replica or an app has changed its state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Literal, TypeAlias
 
-__all__ = ["Level", "by_level", "level_of"]
+from torchx_core.specs import AppState
+
+__all__ = ["Level", "by_level", "level_of", "level_of_state"]
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -22,6 +24,7 @@ _NAMES: dict[str, Level] = {
     "CRITICAL": "critical",
     "FATAL": "critical",
 }
+_STATES: dict[AppState, Level] = {AppState.FAILED: "error", AppState.CANCELLED: "warning"}
 _INITIALS: dict[str, Level] = {"D": "debug", "I": "info", "W": "warning", "E": "error", "F": "critical"}
 # The name as a word of its own, in capitals as loggers write it, where only time, place or brackets precede:
 # "2026-11-21 10:00:00,123 ERROR x", "[WARNING] x", "ERROR:root:x", "INFO 11-21 10:00:00 [core.py:7] x".
@@ -55,6 +58,11 @@ def level_of(line: str) -> Level:
     if found is None or not _is_head(line[: found.start()]):
         return "info"
     return _NAMES[found[1]]
+
+
+def level_of_state(state: AppState) -> Level:
+    """Return the level at which a log says that a replica or an app is in the state now."""
+    return _STATES.get(state, "info")
 
 
 def by_level(lines: Sequence[str]) -> Iterator[tuple[Level, list[str]]]:

@@ -9,11 +9,19 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from airflow_torchx._engine import Level
 from airflow_torchx._shown import Shown
-from torchx_core.display.levels import by_level
+from torchx_core.display.levels import by_level, level_of_state
 from torchx_core.display.limits import LatestReports, LogLimit
 from torchx_core.display.tails import TAIL_LINE_CHARS, Tails
 from torchx_core.display.text import as_shown, describe, prefix
-from torchx_core.schedulers import AppEvent, LogLines, LogsLost, Metric, Progress, StateChanged
+from torchx_core.schedulers import (
+    AppEvent,
+    LogLines,
+    LogsLost,
+    Metric,
+    Progress,
+    ReplicaChanged,
+    StateChanged,
+)
 from torchx_core.specs import AppHandle, AppStatus
 
 __all__ = ["AppLog", "Emit", "records"]
@@ -44,7 +52,9 @@ def records(event: AppEvent, lines_per_record: int = LINES_PER_RECORD) -> Iterat
         case LogLines():
             yield from _line_records(event, lines_per_record)
         case StateChanged():
-            yield LogRecord("info", f"app {describe(event)}", event.time)
+            yield LogRecord(level_of_state(event.state), f"app {describe(event)}", event.time)
+        case ReplicaChanged():
+            yield LogRecord(level_of_state(event.state), f"{prefix(event)} {describe(event)}", event.time)
         case LogsLost():
             yield LogRecord("warning", f"{prefix(event)} {describe(event)}", event.time)
         case _:

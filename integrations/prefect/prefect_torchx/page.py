@@ -12,7 +12,7 @@ from typing import Final, final
 from prefect_torchx.delivery import END, Delivery, Keeper, Mark, Notice
 from prefect_torchx.log_shipper import LogShipper, Sender
 from prefect_torchx.pictures import Pictures
-from prefect_torchx.position import End, Position, of_app
+from prefect_torchx.position import End, Position, record_name
 from prefect_torchx.records import Record, Records
 from prefect_torchx.sink import Sink
 from torchx_core.display.limits import LogLimit
@@ -219,7 +219,7 @@ class RunPage:
     def _deliver(self, record: Record, sender: Sender | None = None) -> None:
         for payload in self._sink.write(record):
             if record.source is not None and self._handle:
-                payload["name"] += of_app(self._handle)
+                payload["name"] = record_name(record.source, self._handle)
             size = payload.pop("__payload_size__", 0) or len(record.text)
             self._log_shipper.send(sender or self._delivery, payload, size)
 

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from torchx_core.specs import AppHandle, AppState, AppStatus
+from torchx_core.runner.runner import DEFAULT_SESSION
+from torchx_core.specs import AppHandle, AppState, AppStatus, parse_app_handle
 
-__all__ = ["START", "End", "NotedApp", "Position", "Shown", "of_app"]
+__all__ = ["START", "End", "NotedApp", "Position", "Shown", "record_name", "source_in"]
 
+_OF_THE_APP: Final = "torchx"
+"""Stands for the source that has no name; those of replicas have a dot in them."""
 RESULT_BYTES: Final = 2000
 """How long a result may be that is kept with a position: all positions of a process go in one request."""
 
@@ -134,11 +137,39 @@ START: Final = Position(cursor="", shown_bytes=0)
 """Where nothing has been shown."""
 
 
-def of_app(handle: AppHandle) -> str:
-    """Return what ends the name of each record of the app: the log of one run may have many apps.
+def record_name(source: str, handle: AppHandle) -> str:
+    """Return what a record of the app is called on Prefect's server: the log of one run may have many apps.
+
+    Prefect's page breaks a name into lines of 23 characters, so it is short: the usual session is left out.
+
+    Args:
+        source: What the record is of, such as ``trainer.0``; nothing for the app itself.
+        handle: The app.
 
     Example:
-        >>> of_app("local_cwd://torchx/train-1")
-        '@local_cwd://torchx/train-1'
+        >>> record_name("trainer.0", "local_cwd://torchx/train-1")
+        'trainer.0@local_cwd/train-1'
     """
-    return f"@{handle}"
+    return f"{source or _OF_THE_APP}@{_short(handle)}"
+
+
+def source_in(name: str, handle: AppHandle) -> str | None:
+    """Return what a record of that name is of, None where it is of no app or of another one.
+
+    Earlier releases have called it ``prefect.flow_runs.torchx.trainer.0@local_cwd://torchx/train-1``.
+
+    Example:
+        >>> source_in("trainer.0@local_cwd/train-1", "local_cwd://torchx/train-1")
+        'trainer.0'
+    """
+    if (source := name.removesuffix(f"@{_short(handle)}")) != name:
+        return "" if source == _OF_THE_APP else source
+    if (source := name.removesuffix(f"@{handle}")) != name:
+        return source.partition(".torchx")[2].removeprefix(".")
+    return None
+
+
+def _short(handle: AppHandle) -> str:
+    app = parse_app_handle(handle)
+    session = () if app.session_name == DEFAULT_SESSION else (app.session_name,)
+    return "/".join((app.scheduler_backend, *session, app.app_id))

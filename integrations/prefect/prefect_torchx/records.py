@@ -16,7 +16,7 @@ from time import monotonic
 from typing import NamedTuple, TypeAlias, final
 
 from prefect_torchx.position import Position
-from torchx_core.display.levels import by_level
+from torchx_core.display.levels import by_level, level_of_state
 from torchx_core.display.limits import LatestReports
 from torchx_core.display.masking import Mask
 from torchx_core.display.text import as_shown, describe, prefix
@@ -32,7 +32,6 @@ from torchx_core.schedulers import (
     StateChanged,
 )
 from torchx_core.schedulers.events import Report
-from torchx_core.specs import AppState
 
 __all__ = ["MAX_TIMES", "Record", "Records"]
 
@@ -57,7 +56,6 @@ RESULTS = ".results"
 """Ends the source of results: live, a scheduler may tell of one earlier among the lines than later on."""
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
-_LOUD = {AppState.FAILED: logging.ERROR, AppState.CANCELLED: logging.WARNING}
 
 
 class Record(NamedTuple):
@@ -75,14 +73,18 @@ class Record(NamedTuple):
 Deliver: TypeAlias = Callable[[Record], None]
 
 
+class _Line(NamedTuple):
+    level: int
+    text: str
+    time: float
+
+
 @dataclass(slots=True)
 class _Waiting:
     """Lines of one source that wait for others."""
 
-    lines: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    lines: list[_Line] = field(default_factory=list[_Line])
     bytes: int = 0
-    time: float = 0.0
-    """When the first of them was written."""
     last: float = 0.0
     """The time of the latest record."""
 
@@ -147,14 +149,15 @@ class Records:
                 self._take_lines(event)
             case StateChanged():
                 self.end()  # what came before it is shown before it, and it is shown at once
-                self._add("", self._mask(f"app {describe(event)}"), _loudness(event.state), event.time)
+                level = _LEVELS[level_of_state(event.state)]
+                self._add("", self._mask(f"app {describe(event)}"), level, event.time)
                 self.flush()
             case Progress() | Metric():
                 self._reports.take(event)
                 self._show_reports(self._reports.due())
             case ReplicaChanged() | Result() | Link() | LogsLost():
                 level = logging.WARNING if isinstance(event, LogsLost) else logging.INFO
-                level = _loudness(event.state) if isinstance(event, ReplicaChanged) else level
+                level = _LEVELS[level_of_state(event.state)] if isinstance(event, ReplicaChanged) else level
                 self._show(event, level)
 
     def say(self, message: str, level: int = logging.INFO) -> None:
@@ -179,7 +182,7 @@ class Records:
     def flush(self) -> None:
         """Deliver everything taken so far, but reports at their time."""
         waiting = [(source, lines) for source, lines in self._sources.items() if lines.lines]
-        for source, lines in sorted(waiting, key=lambda each: each[1].time):
+        for source, lines in sorted(waiting, key=lambda each: each[1].lines[0].time):
             self._deliver_source(source, lines)
         self._oldest = float("inf")
 
@@ -214,9 +217,8 @@ class Records:
         if waiting.bytes + size > MAX_RECORD_BYTES:
             self._deliver_source(source, waiting)
         if not waiting.lines:
-            waiting.time = time
             self._oldest = min(self._oldest, self._clock())
-        waiting.lines.append((level, line))
+        waiting.lines.append(_Line(level, line, time))
         waiting.bytes += size
 
     def _is_shown(self, source: str, line: str) -> bool:
@@ -235,27 +237,23 @@ class Records:
         return True
 
     def _deliver_source(self, source: str, waiting: _Waiting) -> None:
-        lines, time = waiting.lines, waiting.time
-        waiting.lines, waiting.bytes = [], 0
-        for level, texts in _by_few_levels(lines):
-            waiting.last = time = max(time, waiting.last + STEP_S)
-            self._deliver(Record(level, "\n".join(texts), time, source, len(texts)))
+        lines, waiting.lines, waiting.bytes = waiting.lines, [], 0
+        for level, run in _by_few_levels(lines):
+            waiting.last = max(run[0].time, waiting.last + STEP_S)
+            text = "\n".join(line.text for line in run)
+            self._deliver(Record(level, text, waiting.last, source, len(run)))
 
 
 def _source(role: str, replica: int) -> str:
     return f"{role}.{replica}"
 
 
-def _loudness(state: AppState) -> int:
-    return _LOUD.get(state, logging.INFO)
-
-
-def _by_few_levels(lines: list[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
-    runs = [(level, [text for _, text in run]) for level, run in groupby(lines, lambda line: line[0])]
+def _by_few_levels(lines: list[_Line]) -> Iterator[tuple[int, list[_Line]]]:
+    runs = [(level, list(run)) for level, run in groupby(lines, lambda line: line.level)]
     if len(runs) <= MAX_LEVELS:
         yield from runs
     else:
-        yield max(level for level, _ in runs), [text for _, text in lines]
+        yield max(level for level, _ in runs), lines
 
 
 def _pieces(line: str) -> list[str]:

@@ -18,7 +18,7 @@ from prefect.client.schemas.objects import Log
 from prefect.client.schemas.sorting import LogSort
 
 from prefect_torchx._engine.server import pages
-from prefect_torchx.position import Shown, of_app
+from prefect_torchx.position import Shown, source_in
 from prefect_torchx.records import MAX_TIMES
 from torchx_core.specs import AppHandle
 
@@ -61,8 +61,8 @@ def shown_after(
     of_others = noted_at if len(times) < MAX_TIMES else float("inf")
     records: defaultdict[str, list[Log]] = defaultdict(list)
     for record in _end_of(client, log, min([noted_at, *times.values()])):
-        is_ours, source = record.name.endswith(of_app(handle)), _source(record)
-        if is_ours and _time(record) > times.get(source, of_others) + ROUNDING_S:
+        source = source_in(record.name, handle)
+        if source is not None and _time(record) > times.get(source, of_others) + ROUNDING_S:
             records[source].append(record)
     return {source: _shown(its) for source, its in records.items()}
 
@@ -88,12 +88,6 @@ def _end_of(client: SyncPrefectClient, log: LogFilter, since: float) -> list[Log
 def _shown(records: list[Log]) -> Shown:
     lines = [line for record in records for line in record.message.split("\n")]
     return Shown(_time(records[-1]), tuple(lines))
-
-
-def _source(record: Log) -> str:
-    """Return what the name says, such as ``prefect.flow_runs.torchx.trainer.0@slurm://torchx/app-1``."""
-    name, _, _ = record.name.rpartition("@")
-    return name.partition(".torchx")[2].removeprefix(".")
 
 
 def _time(record: Log) -> float:
