@@ -150,10 +150,15 @@ def _judge_apps(seen: CallSeen, starts: int, *, promises_app: bool) -> Iterator[
             yield Violation("app-twice", f"call {seen.number}: another app after {app.app_id}")
     if not seen.apps and promises_app:
         yield Violation("no-app", f"call {seen.number} in {starts} starts: {seen.outcomes}")
-    if not seen.apps or not seen.outcomes:
-        return
+    if seen.apps and seen.outcomes:
+        yield from _judge_outcome(seen)
+
+
+def _judge_outcome(seen: CallSeen) -> Iterator[Violation]:
+    """Judge that what the call came to in the end is what its last app came to."""
     last, status = seen.outcomes[-1], seen.apps[-1].status
-    if status is None or ("error" in last and last["error"] != "AppStatusError"):
+    is_earlier = last["time"] < seen.apps[-1].submitted_at  # the run that had the last app came to no end
+    if is_earlier or status is None or ("error" in last and last["error"] != "AppStatusError"):
         return
     if (status["state"] == "SUCCEEDED") != ("result" in last):
         yield Violation("wrong-outcome", f"call {seen.number}: {status['state']} app, but {last}")
@@ -216,7 +221,7 @@ class _Reader:
     def __init__(self, copies: list[Copy]) -> None:
         """Know what may be shown."""
         self._copies = {copy.key: copy for copy in copies}
-        self._left = {copy.key: Counter((line.stream, line.text) for line in copy.said) for copy in copies}
+        self._left = {copy.key: [(line.stream, line.text) for line in copy.said] for copy in copies}
         self._attempts: dict[tuple[str, int], int] = {}
 
     def documents(self, records: Iterable[Document]) -> Iterator[Document]:
@@ -248,12 +253,13 @@ class _Reader:
         found = _LINE.match(text)
         attempt = int(found[1]) if found else self._attempts.get((role, number), 0)
         key = role, number, attempt
-        left = self._left.get(key, Counter())
+        left = self._left.get(key, [])
         streams = [found[2]] if found else ["stdout", "stderr"]
-        stream = next((s for s in streams if left[s, text]), streams[0])
-        is_piece = False
-        if left[stream, text] > 0:
-            left[stream, text] -= 1
+        # What is left of a bar does not name its stream: of two the log has the one that was written first.
+        wanted = (i for i, line in enumerate(left) if line[0] in streams and line[1] == text)
+        stream, is_piece = streams[0], False
+        if (at := next(wanted, None)) is not None:
+            stream, _ = left.pop(at)
         elif cut := [line.stream for line in self._said(key) if _is_cut(line, text)]:
             stream, is_piece = cut[0], True
         yield {"type": "log", "role": role, "replica": number, "attempt": attempt, "stream": stream,

@@ -72,6 +72,36 @@ def test_a_long_line_is_put_together_from_its_pieces() -> None:
     assert _names([*pieces[:2], result, *pieces[2:]]) == set()
 
 
+def test_bars_of_two_streams_are_told_apart() -> None:
+    """What is left of a bar does not say which stream it was written to; its place among the others does."""
+    said = [
+        Said(stream, n, text, eol=True, sure=True, whole=False)
+        for stream, n, text in [
+            ("stderr", 0, "0%"),
+            ("stderr", 1, LINES[1]),
+            ("stdout", 0, "0%"),
+        ]
+    ]
+    call = _call(_log("0%", LINES[1], "0%"))
+    call.apps[0].copies[0].said[:] = said
+    assert judge_call(call, Promises(exact=True, reports=False), starts=1, has_rest=True) == []
+
+
+def test_an_outcome_is_judged_by_the_app_that_it_is_of() -> None:
+    """A flow run that is cancelled after a retry has no outcome; what is there is of the app before."""
+    call = _call(_log(*SHOWN))
+    failed = replace(call.apps[0].copies[0], exit_code=3)
+    replica = {"role": "r0", "id": 0, "attempt": 0, "state": "FAILED"}
+    status = {"state": "FAILED", "msg": "", "roles": [{"role": "r0", "replicas": [replica]}]}
+    first = replace(call.apps[0], copies=[failed], status=status)
+    second = replace(first, copies=[replace(failed, exit_code=4)], submitted_at=20.0)
+    outcome = {"error": "AppStatusError", "text": "replica r0/0 failed with exit code 3"}
+    for time, names in ((10.0, set()), (30.0, {"wrong-cause"})):
+        seen = replace(call, apps=[first, second], outcomes=[{**outcome, "time": time}])
+        found = judge_call(seen, Promises(exact=True, reports=False), starts=2, has_rest=False)
+        assert {violation.name for violation in found} & {"wrong-cause"} == names
+
+
 def test_the_end_of_the_log_may_be_missing_where_nobody_follows() -> None:
     """What is there must be right all the same."""
     assert _names(_log()[:1], has_rest=False) == set()
