@@ -2,14 +2,14 @@
 
 Each setting is an app of its own. Whenever all that are left have come to the next rung, a number of steps,
 the worse half is cancelled (successive halving), so that most of the time goes into the settings that are
-worth it. ``python early_stopping_flow.py`` runs it; with ``SCHEDULER=slurm`` or ``SCHEDULER=local_docker`` in
-the environment the apps run there.
+worth it. ``python early_stopping_flow.py`` runs it. With ``SCHEDULER=slurm`` in the environment the apps are
+jobs of a Slurm cluster; with ``SCHEDULER=local_docker``, and an image with Python and torchx-core in
+``IMAGE``, they run in containers.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import ExitStack
 
 from prefect import flow
@@ -40,10 +40,8 @@ report_result({"rate": rate, "loss": loss})
 
 def training(rate: float) -> AppDef:
     """Return the app that tries one learning rate."""
-    python = sys.executable if SCHEDULER == "local_cwd" else "python3"
-    return AppDef(
-        "trial", [Role("trainer", "python:3", entrypoint=python, args=["-c", TRAIN, str(rate), str(STEPS)])]
-    )
+    args = ["-c", TRAIN, str(rate), str(STEPS)]
+    return AppDef("trial", [Role("trainer", os.environ.get("IMAGE", ""), entrypoint="python", args=args)])
 
 
 def loss_at(handle: str, step: int) -> float:

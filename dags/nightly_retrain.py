@@ -6,8 +6,9 @@ Each run learns from its own day's data. Training is killed in its first attempt
 the scheduler starts it again, and it resumes from its checkpoint. A model that is no better than the
 published one ends the run there. ``batch_inference`` runs whenever a model is published, an app per shard.
 
-With ``SCHEDULER=local_docker``, and in ``IMAGE`` an image with Python and torchx-core, the apps run in
-containers; make the directory ``NIGHTLY_RETRAIN_HOME`` first, which they share.
+With ``SCHEDULER=slurm`` in Airflow's environment the apps are jobs of a Slurm cluster; with
+``SCHEDULER=local_docker``, and an image with Python and torchx-core in ``IMAGE``, they run in containers.
+They share the directory ``NIGHTLY_RETRAIN_HOME``; for containers make it first.
 """
 
 from __future__ import annotations

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from airflow_dags import Dags
+from gallery_places import GALLERY_PLACES, gallery_place
 from sink_clients import PYTHON, require_clients
 
 from airflow_torchx.operators import torchx
@@ -19,6 +21,21 @@ pytestmark = [
 ]
 
 DAGS = Path(__file__).parents[2] / "dags"
+
+
+@pytest.fixture(scope="module", params=GALLERY_PLACES)
+def place(request: pytest.FixtureRequest) -> Iterator[Mapping[str, str]]:
+    """Where the apps run, as the DAGs find it in their environment."""
+    with gallery_place(request.param) as place:
+        yield place
+
+
+@pytest.fixture
+def scheduler(place: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which scheduler the DAGs find in their environment."""
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    return place["SCHEDULER"]
 
 
 @pytest.mark.slow
@@ -37,14 +54,15 @@ def test_the_training_pipeline_defers(dags: Dags, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_the_sweep_finds_the_best_setting(dags: Dags) -> None:
+def test_the_sweep_finds_the_best_setting(dags: Dags, scheduler: str) -> None:
     """Every setting has an app of its own, and the last task has all their results."""
     outcome = dags.run_file("sweep", (DAGS / "sweep.py").read_text())
     assert outcome.state == "success"
-    assert outcome.log.count("submitted local_cwd://") == 4
+    assert outcome.log.count(f"submitted {scheduler}://") == 4
     assert "best learning rate: 0.1 with loss 0.754" in outcome.log
 
 
+@pytest.mark.usefixtures("scheduler")
 def test_two_roles_are_one_app(dags: Dags, tmp_path: Path) -> None:
     """They meet each other, and the log tells their lines apart."""
     outcome = dags.run_file("two_roles", (DAGS / "two_roles.py").read_text(), folder=str(tmp_path))
@@ -54,11 +72,13 @@ def test_two_roles_are_one_app(dags: Dags, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("scheduler")
 def test_a_nightly_model_is_published_if_it_is_better(
     dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each day's training resumes after its injected failure; a worse model ends its run unpublished."""
     monkeypatch.setenv("NIGHTLY_RETRAIN_HOME", str(tmp_path / "models"))
+    (tmp_path / "models").mkdir()
     text = (DAGS / "nightly_retrain.py").read_text()
     published, losses = list[str](), list[float]()
     for day in range(1, 5):

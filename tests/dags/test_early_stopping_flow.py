@@ -6,9 +6,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from gallery_places import GALLERY_PLACES, gallery_place
 
 from torchx_core import AppState, get_runner
 
@@ -17,14 +19,24 @@ FLOW = Path(__file__).parents[2] / "dags" / "early_stopping_flow.py"
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(900)]
 
 
-def test_the_losers_are_cancelled_and_the_best_one_ends(tmp_path: Path) -> None:
+@pytest.fixture(params=GALLERY_PLACES)
+def place(request: pytest.FixtureRequest) -> Iterator[Mapping[str, str]]:
+    """Where the apps run, as the flow finds it in its environment."""
+    with gallery_place(request.param) as place:
+        yield place
+
+
+def test_the_losers_are_cancelled_and_the_best_one_ends(
+    place: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What each has done, by its own log, is what its place in the race allows."""
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
     state = tmp_path / "state"
     done = subprocess.run(
         [sys.executable, str(FLOW)],
         env={
             **os.environ,
-            "SCHEDULER": "local_cwd",
             "TORCHX_STATE_DIR": str(state),
             "PREFECT_HOME": str(tmp_path / "prefect"),
         },
@@ -37,7 +49,7 @@ def test_the_losers_are_cancelled_and_the_best_one_ends(tmp_path: Path) -> None:
     assert "best learning rate: 0.1 with loss" in done.stdout
     with get_runner(state_dir=str(state)) as runner:
         trials = {}
-        for row in runner.list("local_cwd"):
+        for row in runner.list(place["SCHEDULER"]):
             app, status = runner.describe(row.app_handle), runner.status(row.app_handle)
             assert app is not None
             assert status is not None

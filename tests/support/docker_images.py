@@ -17,12 +17,15 @@ from pathlib import Path
 import docker
 from docker_engine import DockerEngine, free_number
 
-__all__ = ["PYTHON_IMAGE", "SHELL_IMAGE", "import_images", "stocked_engine"]
+__all__ = ["PACKAGES", "PYTHON_IMAGE", "SHELL_IMAGE", "import_images", "stocked_engine"]
 
 SHELL_IMAGE = "torchx-test-shell:latest"
 """busybox and nothing else."""
 PYTHON_IMAGE = "torchx-test-python:latest"
 """The Python that runs the tests, with its standard library, and the shell image's tools."""
+
+PACKAGES = sysconfig.get_path("stdlib")
+"""Where the Python image finds packages: it has none of its own."""
 
 _BUSYBOX = Path("/bin/busybox")
 _PYTHON = Path(sys.base_prefix)
