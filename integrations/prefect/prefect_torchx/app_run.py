@@ -42,7 +42,6 @@ LEAVE_S = 1.0
 """How long the API may take for the log of an app that goes on: the next try shows what is left of it."""
 LOG_S = 60.0
 """How long the API may take nothing at the app's end; then only the app's files have what is left."""
-LOOK_EVERY_S = 0.05
 DEPARTURE_S = 25.0
 """How long a cancelled asyncio task stays, at most."""
 
@@ -321,8 +320,8 @@ class AppRun:
             logger.warning("cannot look for an app of an earlier try, which its lease would end: %r", err)
 
     def _close(self, status: AppStatus | None, limit_s: float) -> Procedure[None]:
-        for _ in self._page.closing(status, limit_s=limit_s) if self._page else ():
-            yield Pause(seconds=LOOK_EVERY_S)
+        for pause_s in self._page.closing(status, limit_s=limit_s) if self._page else ():
+            yield Pause(seconds=pause_s)
 
     def _open_attachment(self) -> Attachment | None:
         """Return the attachment, which is there from the start where somebody else attached."""

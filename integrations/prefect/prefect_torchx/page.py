@@ -26,7 +26,8 @@ from torchx_core.specs import AppDef, AppHandle, AppStatus
 __all__ = ["RunPage"]
 
 LIMIT_BYTES = 100_000_000
-LOOK_EVERY_S = 0.05
+QUICKLY_S, LOOK_SOON_S, LOOK_EVERY_S = 0.3, 0.005, 0.05
+"""How often it is looked whether all has arrived: first often, as it mostly has within a moment."""
 MAX_TAILS = 10
 """Of how many replicas the last lines are shown, where a log was limited."""
 
@@ -149,11 +150,13 @@ class RunPage:
     def close(self, status: AppStatus | None, *, limit_s: float = 60.0) -> None:
         """Show the end, and wait until everything has arrived; see `closing`."""
         pause = threading.Event()
-        for _ in self.closing(status, limit_s):
-            pause.wait(LOOK_EVERY_S)
+        for pause_s in self.closing(status, limit_s):
+            pause.wait(pause_s)
 
-    def closing(self, status: AppStatus | None, limit_s: float = 60.0) -> Iterator[None]:
-        """Show the end, then yield as long as there is something to wait for; may be repeated.
+    def closing(self, status: AppStatus | None, limit_s: float = 60.0) -> Iterator[float]:
+        """Show the end, then yield for how long to wait, as long as there is something to wait for.
+
+        May be repeated.
 
         What Prefect's API has not taken by then is left to whoever follows the app next from the saved
         position, if anybody does; the run's log and standard error say so.
@@ -177,7 +180,7 @@ class RunPage:
                 since = max(begun, self._log_shipper.accepted_at) if status else begun
                 if monotonic() >= since + limit_s:
                     break
-                yield
+                yield LOOK_SOON_S if monotonic() < begun + QUICKLY_S else LOOK_EVERY_S
         finally:
             self._leave()
 
