@@ -188,6 +188,23 @@ def test_a_success_that_was_deleted_is_returned_too(bench: Bench) -> None:
     assert not bench.apps()
 
 
+def test_a_success_that_a_trigger_has_seen_is_returned_wherever_the_task_resumes(
+    bench: Bench, another: Switch
+) -> None:
+    """And by the next try, should the worker die before it has returned it."""
+    attachment = bench.attachment(Request(app_of(*REPORTS), lease_s=600.0))
+    attachment.attach()
+    *_, end = bench.runner.follow(attachment.handle)
+    another.on()
+    resumed = bench.attachment(sleeper()).resume(end.cursor, end.final_status)
+    again = bench.attachment(sleeper(), number=2).attach()
+    for ended in (resumed, again):
+        assert ended is not None
+        assert ended.result == {"loss": 0.5}
+    another.off()
+    assert (len(bench.apps()), another.apps()) == (1, 0)
+
+
 def test_a_success_that_is_too_long_to_keep_runs_again(
     bench: Bench, another: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from airflow_torchx._watch import Pace, Paces, Watch
 from torchx_core.errors import SchedulerError
 from torchx_core.runner import Runner, get_runner
 from torchx_core.schedulers import AppEvent, LogLines
-from torchx_core.specs import AppDef, AppState, Role
+from torchx_core.specs import AppDef, AppState, AppStatus, Role
 from torchx_core.testing import wait_until
 
 FREE = Pace(1e9, 1e9)
@@ -364,6 +366,16 @@ def test_what_may_hold_unknown_secrets_is_left_to_the_worker(runner: Runner, qui
     assert fired == Fired()
 
 
+@pytest.mark.parametrize(("script", "state"), [("echo a", AppState.SUCCEEDED), ("exit 3", None)])
+def test_a_success_whose_log_was_shown_is_handed_on(
+    runner: Runner, script: str, state: AppState | None
+) -> None:
+    """The worker may be on a host that does not see the app; a failure it has to look at."""
+    watch, _ = _make_watch(runner, _submit(runner, script))
+    ended = Fired.from_json(asyncio.run(watch.until_over()).to_json()).ended
+    assert (ended and ended.state) == state
+
+
 def test_after_a_standstill_nothing_is_shown_at_once(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another triggerer may show the app's lines by now; this one is told within seconds."""
     monkeypatch.setattr(_watch, "STANDSTILL_S", -1.0)
@@ -377,6 +389,8 @@ def test_after_a_standstill_nothing_is_shown_at_once(runner: Runner, monkeypatch
 
 def test_what_crosses_comes_back_as_it_was() -> None:
     """Through JSON values; what is no payload says nothing."""
-    fired = Fired(cursor="c", shown_bytes=3, left_out={"r/0": 4}, timed_out=True, error="e")
-    assert Fired.from_json(fired.to_json()) == fired
+    ended = AppStatus(state=AppState.SUCCEEDED, result={"loss": 0.5})
+    fired = Fired(cursor="c", shown_bytes=3, left_out={"r/0": 4}, timed_out=True, error="e", ended=ended)
+    assert Fired.from_json(json.loads(json.dumps(fired.to_json()))) == fired
+    assert Fired.from_json({**fired.to_json(), "ended": {"state": 7}}) == replace(fired, ended=None)
     assert Fired.from_json("success") == Fired.from_json(None) == Fired()

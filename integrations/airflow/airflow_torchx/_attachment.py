@@ -104,7 +104,6 @@ class Attachment:
         self._saved_at = float("-inf")
         self._arrived: str | None = None
         self._cancel_reason = ""
-        self._ask_at = float("inf")
 
     @property
     def record(self) -> Record:
@@ -169,11 +168,16 @@ class Attachment:
         self._absences = self._enduring(GIVE_UP_S)
         return ended
 
-    def resume(self, cursor: str | None, *, give_up_s: float = GIVE_UP_S) -> None:
-        """Go on with the app of this very try, which a trigger has followed up to the cursor.
+    def resume(
+        self, cursor: str | None, ended: AppStatus | None = None, *, give_up_s: float = GIVE_UP_S
+    ) -> AppStatus | None:
+        """Go on with the app of this very try, which a trigger has followed up to the cursor, or to its end.
 
         The trigger owns the app no more: should it have been frozen meanwhile, it takes the state of a task
         that runs again for a user's act, and would cancel the app.
+
+        Returns:
+            How the app ended, if it has succeeded and is unknown here; as `attach` does.
 
         Raises:
             OvertakenError: A newer try has it.
@@ -182,27 +186,30 @@ class Attachment:
             AirflowUnavailableError: The record cannot be read.
         """
         self._absences = self._enduring(give_up_s)
-        self._recall(cursor)
+        self._recall(cursor, ended)
         self._try = replace(self._try, is_resumed=True)
         try:
             self._absences.ask(self._take_over)
         except UnknownAppException:
+            if noted := _sight.noted_end(self.record, self._log.say):
+                return noted
             if _sight.may_be_elsewhere(self.record):
                 _sight.look_elsewhere(self.record, self._try, self._save)
             raise
+        return None
 
     def note_triggerer(self, *, sees_app: bool) -> None:
         """Remember for the next tries whether it is of use to defer."""
         self._record = replace(self.record, unwatched=not sees_app)
         self.save_position()
 
-    def _recall(self, cursor: str | None) -> None:
+    def _recall(self, cursor: str | None, ended: AppStatus | None) -> None:
         record = self._absences.ask(self._memory.load)
         if record is None:
             raise UnknownAppException("the app of this task")
         if stand(record, self._try) is not Standing.RETRY:
             raise OvertakenError(record.handle, f"try {record.try_number}")
-        self._record = replace(record, cursor=cursor or record.cursor)
+        self._record = _sight.with_end(replace(record, cursor=cursor or record.cursor), ended)
         self.save_position()  # at once: what the trigger showed does not come again should this try die now
 
     def _enduring(self, give_up_s: float) -> Persistence:
@@ -339,8 +346,7 @@ class Attachment:
         """Submit the recorded app, or go on with what is there, until one is to be followed; see `attach`."""
         while True:
             status = self._absences.ask(lambda: self._runner.status(self.handle))
-            if status is None and (ended := _sight.noted_end(self.record)):
-                self._log.say(f"{self.handle} has succeeded, and is unknown here: its result is taken")
+            if status is None and (ended := _sight.noted_end(self.record, self._log.say)):
                 self.save_position()
                 return ended
             state = status.state if status else None
@@ -386,20 +392,14 @@ class Attachment:
 
         So that it is the same request again it is made with the same deadline, if there is anything yet.
         """
-        if not self._absences.ask(self._exists):
-            return
+        try:
+            self._absences.ask(lambda: self._runner.owner(self.handle))
+        except UnknownAppException:
+            return  # the scheduler has not begun with it
         try:
             self._submit()
         except InvalidInputError as err:
             self._await_start(err)
-
-    def _exists(self) -> bool:
-        """Return whether the scheduler has begun with the app, without looking how it is."""
-        try:
-            self._runner.owner(self.handle)
-        except UnknownAppException:
-            return False
-        return True
 
     def _submit(self) -> None:
         """Submit.

@@ -6,11 +6,13 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final, cast
 
+from airflow_torchx._sight import kept_end
+from torchx_core.errors import InvalidInputError
 from torchx_core.runner import Runner
-from torchx_core.specs import AppHandle
+from torchx_core.specs import AppHandle, AppStatus
 
 __all__ = [
     "CURSOR_KEY",
@@ -91,10 +93,12 @@ class Fired:
     """Why it stopped watching an app that may go on."""
     unseen: bool = False
     """Whether it never could: it does not know the app, or could not begin."""
+    ended: AppStatus | None = None
+    """How the app has succeeded, if all of its log was shown: a worker may not see it any more."""
 
     def to_json(self) -> dict[str, object]:
         """Return the event's payload."""
-        return asdict(self)
+        return {**asdict(replace(self, ended=None)), "ended": kept_end(self.ended)}
 
     @staticmethod
     def from_json(payload: object) -> Fired:
@@ -111,7 +115,19 @@ class Fired:
             timed_out=bool(fields.get("timed_out")),
             error=error if isinstance(error, str) else None,
             unseen=bool(fields.get("unseen")),
+            ended=_status(fields.get("ended")),
         )
+
+
+def _status(payload: object) -> AppStatus | None:
+    try:
+        return (
+            AppStatus.from_json(cast("Mapping[str, object]", payload))
+            if isinstance(payload, Mapping)
+            else None
+        )
+    except InvalidInputError:
+        return None
 
 
 NOTHING_FIRED: Final = Fired()

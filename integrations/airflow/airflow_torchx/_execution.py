@@ -117,7 +117,8 @@ class Execution:
 
         def work(attachment: Attachment) -> AppStatus:
             if fired.error is None:
-                attachment.resume(fired.cursor)
+                if ended := attachment.resume(fired.cursor, fired.ended):
+                    return ended
             else:
                 attachment.resume(fired.cursor or self._noted_cursor(), give_up_s=GIVE_UP_FIRST_S)
                 attachment.note_triggerer(sees_app=not fired.unseen)

@@ -17,6 +17,7 @@ __all__ = [
     "LOOK_AGAIN_S",
     "LostAppError",
     "OutOfSightError",
+    "kept_end",
     "look_elsewhere",
     "may_be_elsewhere",
     "may_run_elsewhere",
@@ -49,14 +50,23 @@ def with_end(record: Record, status: AppStatus | None) -> Record:
     """
     if status is None:
         return record
-    end = status.to_json() if status.state is AppState.SUCCEEDED else None
-    is_short = len(json.dumps(end)) <= LONGEST_END
-    return replace(record, ended=status.state.name, final_status=end if is_short else None)
+    return replace(record, ended=status.state.name, final_status=kept_end(status))
 
 
-def noted_end(record: Record) -> AppStatus | None:
-    """Return how an app has succeeded, as an earlier try wrote it down; None where none has."""
-    return AppStatus.from_json(record.final_status) if record.final_status else None
+def kept_end(status: AppStatus | None) -> dict[str, object] | None:
+    """Return what is kept of how an app ended, as JSON: a success that is not too long; otherwise None."""
+    if status is None or status.state is not AppState.SUCCEEDED:
+        return None
+    end = status.to_json()
+    return end if len(json.dumps(end)) <= LONGEST_END else None
+
+
+def noted_end(record: Record, say: Callable[[str], None]) -> AppStatus | None:
+    """Return how an app that is unknown here has succeeded, as was written down, and say so; or None."""
+    if not record.final_status:
+        return None
+    say(f"{record.handle} has succeeded, and is unknown here: its result is taken")
+    return AppStatus.from_json(record.final_status)
 
 
 def may_be_elsewhere(record: Record) -> bool:

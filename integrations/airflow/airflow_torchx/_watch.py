@@ -18,6 +18,7 @@ from torchx_core.launch import Patience
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, Batch, LogLines
 from torchx_core.schedulers.secrets import MASK
+from torchx_core.specs import AppStatus
 
 __all__ = ["PIECE_LINES", "Pace", "Paces", "Watch", "as_scheduler_error"]
 
@@ -107,6 +108,7 @@ class Watch:
         self._quiet = deferral.quiet
         self._timed_out = False
         self._cancelled = False
+        self._ended: AppStatus | None = None
         self.drained = False
         """Whether every line has been shown."""
 
@@ -120,6 +122,7 @@ class Watch:
             timed_out=self._timed_out,
             error=None if error is None else f"{error} (on host {gethostname()})",
             unseen=isinstance(error, UnknownAppException),
+            ended=self._ended if self.drained else None,
         )
 
     async def _persist(self) -> TorchXError | OSError | None:
@@ -165,7 +168,7 @@ class Watch:
                 if self._heed is not None:
                     await self._heed(batch.events)
                 if batch.final_status is not None:
-                    self._has_ended = True
+                    self._has_ended, self._ended = True, batch.final_status
                     self.drained = not self._quiet
                     return
                 if time.monotonic() >= self._save_at:

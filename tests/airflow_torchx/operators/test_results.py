@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from airflow_dags import Dags
 
-from airflow_torchx import TorchXRunOperator
+from airflow_torchx import TorchXRunOperator, _engine_triggers
 from airflow_torchx._deferral import CURSOR_KEY
+from torchx_core import get_runner
 from torchx_core.errors import (
     ComponentArgumentError,
     ComponentNotFoundException,
@@ -196,3 +199,25 @@ def test_a_deferred_task_shows_every_line_once(dags: Dags) -> None:
     assert "Pausing task as DEFERRED" in outcome.log
     assert outcome.xcoms["t", CURSOR_KEY] is not None
     assert outcome.xcoms["t", "return_value"] == {"lines": 4}
+
+
+def test_what_a_trigger_has_seen_end_is_not_done_again(dags: Dags, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its app is deleted before the task is resumed; a worker on another host would not see it either."""
+    make_event = _engine_triggers.make_event
+
+    def delete_first(payload: Mapping[str, object]) -> object:
+        with get_runner() as runner:
+            [ended] = runner.list("local_cwd")
+            runner.delete(ended.app_handle)
+        return make_event(payload)
+
+    monkeypatch.setattr(_engine_triggers, "make_event", delete_first)
+    outcome = dags.run("""
+        from airflow_torchx.operators import torchx
+        torchx.DEFER_AFTER_S = 0.1
+        code = "import time; from torchx_core.runtime import report_result; time.sleep(1); report_result(7)"
+        TorchXRunOperator(task_id="t", app=app(sys.executable, "-c", code), deferrable=True)
+    """)
+    assert (outcome.state, outcome.xcoms["t", "return_value"]) == ("success", 7)
+    assert outcome.log.count("submitted local_cwd://") == 1
+    assert "is unknown here: its result is taken" in outcome.log
