@@ -34,6 +34,8 @@ _execution.LOOK_AGAIN_S = 9.0  # sooner, Airflow takes the end of the first proc
 torchx.DEFER_AFTER_S = 0.5
 dag("retried", retries=1)
 dag("deferred", retries=0, deferrable=True, on_success_callback=print)
+CODE = CODE.replace('print("token"', 'print("x" * 40_000, "token"')
+dag("long", retries=0, deferrable=True, on_success_callback=print)
 """
 )
 
@@ -68,11 +70,25 @@ def test_a_retry_on_another_host_is_started_again_until_it_is_on_the_right_one(
 def test_a_deferred_task_that_is_resumed_on_another_host_ends_well(
     airflow: AirflowServer, begin: StartJob, elsewhere: Path
 ) -> None:
-    """Its only try begins again on the right one, and shows no line that its trigger has shown."""
+    """Its trigger has seen the app's end and all of its log: nothing is looked for, nothing is run again."""
     job = begin("deferred")
     airflow.wait_for(job.task, "deferred")
     job.write()
     job.wait_for_lines(0)
+    elsewhere.touch()
+    job.write_all()
+    airflow.wait_for(job.task, "success")
+    assert job.lines() == [0, 1, 2, 3]
+    assert "is unknown here: its result is taken" in airflow.log(job.task)
+    assert (job.handles(), job.status().state) == ([job.handle], AppState.SUCCEEDED)
+
+
+def test_a_deferred_task_whose_log_is_not_all_shown_waits_for_the_right_host(
+    airflow: AirflowServer, begin: StartJob, elsewhere: Path
+) -> None:
+    """Its trigger leaves a very long line to the worker; its only try begins again until it sees the app."""
+    job = begin("long")
+    airflow.wait_for(job.task, "deferred")
     elsewhere.touch()
     job.write_all()
     airflow.wait_for(job.task, "up_for_reschedule")
