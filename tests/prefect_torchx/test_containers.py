@@ -1,0 +1,103 @@
+"""A pool of type docker: what becomes of an app when the container of its flow run is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from docker_engine import DockerEngine, why_no_engine
+from docker_images import PYTHON_IMAGE, stocked_engine
+from local_apps import running
+from prefect_containers import DEPLOYMENT, PrefectContainers, why_no_docker_pool
+from prefect_jobs import Job
+from prefect_runs import FlowRun
+
+from torchx_core.runner import Runner, get_runner
+from torchx_core.specs import AppHandle, AppState
+from torchx_core.testing import wait_until
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.deployment,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(why_no_engine()), reason=str(why_no_engine())),
+    pytest.mark.skipif(bool(why_no_docker_pool()), reason=why_no_docker_pool()),
+]
+
+
+class ContainerJob(Job):
+    """A job whose flow run is a container."""
+
+    def __init__(
+        self, folder: Path, prefect: PrefectContainers, engine: DockerEngine, scheduler: str
+    ) -> None:
+        super().__init__(folder, "direct", prefect.state_dir)
+        self._docker_host = engine.url
+        self._scheduler = scheduler
+
+    def handles(self) -> list[AppHandle]:
+        """Return every app of the job, oldest first."""
+        with self._runner() as runner:
+            return [app.app_handle for app in runner.list(self._scheduler)]
+
+    def _runner(self) -> Runner:
+        return get_runner(self.session, state_dir=str(self._state_dir), docker_host=self._docker_host)
+
+
+Start = Callable[[str], tuple[PrefectContainers, ContainerJob]]
+
+
+@pytest.fixture
+def start(private_home: Path, tmp_path: Path) -> Iterator[Start]:
+    """Return what runs the flow until its app's first line is in the log for good."""
+    with ExitStack() as stack:
+        engine = stack.enter_context(stocked_engine(private_home / f"pool-{uuid4().hex[:4]}"))
+
+        def start(scheduler: str) -> tuple[PrefectContainers, ContainerJob]:
+            prefect = PrefectContainers(tmp_path, engine)
+            stack.callback(prefect.stop)
+            prefect.start()
+            stack.enter_context(prefect.here())
+            folder = tmp_path / f"job-{uuid4().hex[:8]}"
+            folder.mkdir()
+            job = ContainerJob(folder, prefect, engine, scheduler)
+            stack.callback(job.clean_up)
+            image = PYTHON_IMAGE if scheduler == "local_docker" else ""
+            FlowRun.ask(DEPLOYMENT, folder=str(folder), scheduler=scheduler, image=image, session=job.session)
+            job.write(1)
+            job.wait_for_lines(1)
+            job.wait_for_saved_positions()
+            return prefect, job
+
+        yield start
+
+
+def test_an_app_on_the_engine_outlives_the_container_of_its_flow_run(start: Start) -> None:
+    """The run is started again in another container, which follows it; the log has each line once."""
+    prefect, job = start("local_docker")
+    prefect.kill_flow_run()
+    job.run.wait_for("Crashed")
+    job.run.run_again()
+    job.starts(2)
+    job.write(4)
+    job.run.wait_for("Completed")
+    assert job.lines() == job.first_lines(4)
+    assert [status.state for status in job.statuses()] == [AppState.SUCCEEDED]
+    wait_until(lambda: not running(str(job.folder)), 60)
+
+
+def test_a_local_app_ends_with_the_container_of_its_flow_run(start: Start) -> None:
+    """With the state directory on a volume the next container knows that, and runs another one at once."""
+    prefect, job = start("local_cwd")
+    prefect.kill_flow_run()
+    job.run.wait_for("Crashed")
+    wait_until(lambda: not running(str(job.folder)), 60)
+    job.run.run_again()
+    job.write(4)
+    job.run.wait_for("Completed")
+    assert job.lines() == sorted([*job.first_lines(1), *job.first_lines(4)])
+    assert [status.state for status in job.statuses()] == [AppState.FAILED, AppState.SUCCEEDED]
+    assert "waiting until it has ended" not in "\n".join(job.run.lines())
