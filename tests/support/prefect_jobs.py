@@ -38,6 +38,9 @@ FORMS: tuple[Form, ...] = tuple(form for form in get_args(Form) if form != "nest
 class Job:
     """A flow run, its process, and its app; two apps when mapped."""
 
+    scheduler = "local_cwd"
+    """Of its apps."""
+
     def __init__(self, folder: Path, form: Form, state_dir: Path) -> None:
         """Do nothing yet.
 
@@ -108,7 +111,7 @@ class Job:
     def handles(self) -> list[AppHandle]:
         """Return every app there ever was, oldest first."""
         with self._runner() as runner:
-            return [app.app_handle for app in runner.list("local_cwd")]
+            return [app.app_handle for app in runner.list(self.scheduler)]
 
     def owners(self) -> list[str | None]:
         """Return who holds each of them."""

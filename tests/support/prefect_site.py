@@ -55,6 +55,7 @@ class Site:
         if way == "script":  # each of its processes is a flow run of its own
             given.setdefault("idempotency_key", folder.name)
         job = Job(folder, form, self._state_dir)
+        job.scheduler = options.get("scheduler", job.scheduler)
         self._runs[job] = way, {"folder": str(folder), "options": given, "limit_s": limit_s}
         if each:
             self._runs[job][1]["each"] = each
