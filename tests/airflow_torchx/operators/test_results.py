@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from airflow_dags import Dags
+from airflow_dags import AIRFLOW, Dags
 
 from airflow_torchx import TorchXRunOperator, _engine_triggers
 from airflow_torchx._deferral import CURSOR_KEY
@@ -201,6 +201,7 @@ def test_a_deferred_task_shows_every_line_once(dags: Dags) -> None:
     assert outcome.xcoms["t", "return_value"] == {"lines": 4}
 
 
+@pytest.mark.skipif(AIRFLOW < (3, 3), reason="where no record is kept, an app that is not seen is not known")
 def test_what_a_trigger_has_seen_end_is_not_done_again(dags: Dags, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its app is deleted before the task is resumed; a worker on another host would not see it either."""
     make_event = _engine_triggers.make_event
