@@ -74,6 +74,8 @@ def _left_alone(trial: PrefectTrial) -> None:
     """SIGKILL the flow's process, and leave it at that: the lease ends what it ran."""
     trial.runs()
     trial.pause(2.0)
+    if trial.is_over():  # its apps have failed by themselves
+        return
     trial.excuse("lease expired")
     trial.signal(signal.SIGKILL)
     trial.wait_for_end()

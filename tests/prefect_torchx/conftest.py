@@ -47,15 +47,10 @@ def _server(home: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Return a Prefect server that may be killed, and what has others run flows; this process uses it."""
-    from prefect_site import Site
+    from prefect_site import running_site
 
-    site = Site(tmp_path_factory.mktemp("prefect"))
-    try:
-        site.server.start()
-        with site.server.here():
-            yield site
-    finally:
-        site.server.stop()
+    with running_site(tmp_path_factory.mktemp("prefect")) as site:
+        yield site
 
 
 @pytest.fixture

@@ -8,15 +8,14 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from docker_engine import DockerEngine, why_no_engine
+from docker_engine import why_no_engine
 from docker_images import PYTHON_IMAGE, stocked_engine
 from local_apps import running
 from prefect_containers import DEPLOYMENT, PrefectContainers, why_no_docker_pool
 from prefect_jobs import Job
 from prefect_runs import FlowRun
 
-from torchx_core.runner import Runner, get_runner
-from torchx_core.specs import AppHandle, AppState
+from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
 
 pytestmark = [
@@ -28,26 +27,7 @@ pytestmark = [
 ]
 
 
-class ContainerJob(Job):
-    """A job whose flow run is a container."""
-
-    def __init__(
-        self, folder: Path, prefect: PrefectContainers, engine: DockerEngine, scheduler: str
-    ) -> None:
-        super().__init__(folder, "direct", prefect.state_dir)
-        self._docker_host = engine.url
-        self._scheduler = scheduler
-
-    def handles(self) -> list[AppHandle]:
-        """Return every app of the job, oldest first."""
-        with self._runner() as runner:
-            return [app.app_handle for app in runner.list(self._scheduler)]
-
-    def _runner(self) -> Runner:
-        return get_runner(self.session, state_dir=str(self._state_dir), docker_host=self._docker_host)
-
-
-Start = Callable[[str], tuple[PrefectContainers, ContainerJob]]
+Start = Callable[[str], tuple[PrefectContainers, Job]]
 
 
 @pytest.fixture
@@ -56,14 +36,14 @@ def start(private_home: Path, tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
         engine = stack.enter_context(stocked_engine(private_home / f"pool-{uuid4().hex[:4]}"))
 
-        def start(scheduler: str) -> tuple[PrefectContainers, ContainerJob]:
+        def start(scheduler: str) -> tuple[PrefectContainers, Job]:
             prefect = PrefectContainers(tmp_path, engine)
             stack.callback(prefect.stop)
             prefect.start()
             stack.enter_context(prefect.here())
             folder = tmp_path / f"job-{uuid4().hex[:8]}"
             folder.mkdir()
-            job = ContainerJob(folder, prefect, engine, scheduler)
+            job = Job(folder, "direct", prefect.state_dir, scheduler, engine.url)
             stack.callback(job.clean_up)
             image = PYTHON_IMAGE if scheduler == "local_docker" else ""
             FlowRun.ask(DEPLOYMENT, folder=str(folder), scheduler=scheduler, image=image, session=job.session)

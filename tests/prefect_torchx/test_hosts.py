@@ -33,15 +33,8 @@ class HostJob(Job):
     """A job whose app the first host submits, to the engine or to itself."""
 
     def __init__(self, hosts: PrefectHosts, folder: Path, scheduler: str, docker_host: str) -> None:
-        super().__init__(folder, "direct", hosts.state_dir_of("a"))
+        super().__init__(folder, "direct", hosts.state_dir_of("a"), scheduler, docker_host)
         self._hosts = hosts
-        self._scheduler = scheduler
-        self._docker_host = docker_host
-
-    def handles(self) -> list[AppHandle]:
-        """Return every app that the first host sees, oldest first."""
-        with self._runner() as runner:
-            return [app.app_handle for app in runner.list(self._scheduler)]
 
     def lives_on(self, host: str) -> list[list[StateChanged]]:
         """Return the states that each local app of a host has been through, once all have ended."""
@@ -51,9 +44,6 @@ class HostJob(Job):
     def _life(self, runner: Runner, handle: AppHandle) -> list[StateChanged]:
         events = (event for batch in runner.follow(handle) for event in batch.events)
         return [event for event in events if isinstance(event, StateChanged)]
-
-    def _runner(self) -> Runner:
-        return get_runner(self.session, state_dir=str(self._state_dir), docker_host=self._docker_host)
 
 
 @pytest.fixture(scope="module")

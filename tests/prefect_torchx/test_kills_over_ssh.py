@@ -20,7 +20,7 @@ from prefect_kills import (
     Kill,
 )
 from prefect_outcomes import conduct, expected
-from prefect_site import Site, Way
+from prefect_site import Site, Way, running_site
 from ssh_host import SshHost, far_host
 
 pytestmark = [pytest.mark.engine, pytest.mark.deployment, pytest.mark.timeout(900)]
@@ -49,13 +49,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshHost]:
 def site(box: SshHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A Prefect whose processes find the host by its name."""
     assert str(box.clients) in os.environ["PATH"]
-    site = Site(tmp_path_factory.mktemp("prefect"))
-    try:
-        site.server.start()
-        with site.server.here():
-            yield site
-    finally:
-        site.server.stop()
+    with running_site(tmp_path_factory.mktemp("prefect")) as site:
+        yield site
 
 
 @pytest.mark.parametrize(

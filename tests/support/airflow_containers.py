@@ -13,13 +13,10 @@ import docker
 from airflow_server import AirflowServer
 from docker.errors import NotFound
 from docker_engine import DockerEngine
-from docker_images import PYTHON_IMAGE
+from docker_images import PYTHON_IMAGE, environment_volumes
 
 __all__ = ["ContainerAirflow"]
 
-ROOT = Path(__file__).parents[2]
-LIBRARIES = ("/usr/lib", "/usr/share/zoneinfo", "/etc/ssl")
-"""What the image does not have, and the packages in the environment need."""
 STOP_S = 5
 """How long a container that is stopped may take: less than compose's ten seconds, so that tests are short."""
 
@@ -54,9 +51,7 @@ class ContainerAirflow(AirflowServer):
         )
 
     def _start(self, component: str) -> int:
-        shared = [str(ROOT), *LIBRARIES]
-        volumes = [f"{path}:{path}:ro" for path in shared]
-        volumes += [f"{path}:{path}" for path in (self.home, self._socket)]
+        shared = [f"{path}:{path}" for path in (self.home, self._socket)]
         port = self._env["AIRFLOW__API__PORT"]
         container = self._client.containers.run(
             PYTHON_IMAGE,
@@ -65,7 +60,7 @@ class ContainerAirflow(AirflowServer):
             hostname=component,
             detach=True,
             init=True,  # as Airflow's own image has one
-            volumes=volumes,
+            volumes=[*environment_volumes(), *shared],
             tmpfs={str(self.state_dir): "mode=700"} if component in self.apart else {},
             ports={f"{port}/tcp": int(port)} if component == "api-server" else {},
             environment=self._environment(),

@@ -17,7 +17,14 @@ from pathlib import Path
 import docker
 from docker_engine import DockerEngine, free_number
 
-__all__ = ["PACKAGES", "PYTHON_IMAGE", "SHELL_IMAGE", "import_images", "stocked_engine"]
+__all__ = [
+    "PACKAGES",
+    "PYTHON_IMAGE",
+    "SHELL_IMAGE",
+    "environment_volumes",
+    "import_images",
+    "stocked_engine",
+]
 
 SHELL_IMAGE = "torchx-test-shell:latest"
 """busybox and nothing else."""
@@ -27,6 +34,8 @@ PYTHON_IMAGE = "torchx-test-python:latest"
 PACKAGES = sysconfig.get_path("stdlib")
 """Where the Python image finds packages: it has none of its own."""
 
+_ROOT = Path(__file__).parents[2]
+_NOT_IN_THE_IMAGE = (_ROOT, "/usr/lib", "/usr/share/zoneinfo", "/etc/ssl")
 _BUSYBOX = Path("/bin/busybox")
 _PYTHON = Path(sys.base_prefix)
 _STDLIB = Path(sysconfig.get_path("stdlib"))
@@ -42,6 +51,11 @@ _UNWANTED = {
 }
 _USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 _GROUPS = "root:x:0:\nnogroup:x:65534:\n"
+
+
+def environment_volumes() -> list[str]:
+    """Return the volumes by which the Python image has this checkout, and the tests' environment."""
+    return [f"{path}:{path}:ro" for path in _NOT_IN_THE_IMAGE]
 
 
 def import_images(client: docker.DockerClient) -> None:

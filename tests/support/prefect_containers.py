@@ -9,17 +9,16 @@ from typing import Any
 
 import docker
 import prefect_host_flows
-from airflow_containers import LIBRARIES, ROOT
 from daemons import start_daemon
 from docker_engine import DockerEngine
-from docker_images import PYTHON_IMAGE
+from docker_images import PYTHON_IMAGE, environment_volumes
 from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect_server import PrefectServer
 
 __all__ = ["DEPLOYMENT", "PrefectContainers", "why_no_docker_pool"]
 
-PYTHON = ROOT / ".venv-runners" / "bin" / "python"
+PYTHON = Path(__file__).parents[2] / ".venv-runners" / "bin" / "python"
 PROGRAM = Path(prefect_host_flows.__file__)
 POOL = "containers"
 DEPLOYMENT = f"followed/{POOL}"
@@ -69,13 +68,12 @@ class PrefectContainers(PrefectServer):
         self.run("worker", *f"-m prefect worker start --type docker --pool {POOL}".split())
 
     def _job_variables(self) -> dict[str, Any]:
-        volumes = [f"{path}:{path}:ro" for path in (ROOT, *LIBRARIES)]
-        volumes += [f"{path}:{path}" for path in (self._folder, self._engine.root / "engine.sock")]
+        shared = [f"{path}:{path}" for path in (self._folder, self._engine.root / "engine.sock")]
         return {
             "image": PYTHON_IMAGE,
             "image_pull_policy": "Never",
             "command": f"{sys.executable} -m prefect flow-run execute",
-            "volumes": volumes,
+            "volumes": [*environment_volumes(), *shared],
             "env": {
                 "DOCKER_HOST": self._engine.url,
                 "PREFECT_HOME": "/tmp/prefect",  # the container's own

@@ -38,16 +38,22 @@ FORMS: tuple[Form, ...] = tuple(form for form in get_args(Form) if form != "nest
 class Job:
     """A flow run, its process, and its app; two apps when mapped."""
 
-    scheduler = "local_cwd"
-    """Of its apps."""
-
-    def __init__(self, folder: Path, form: Form, state_dir: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        form: Form,
+        state_dir: Path,
+        scheduler: str = "local_cwd",
+        docker_host: str | None = None,
+    ) -> None:
         """Do nothing yet.
 
         Args:
             folder: Of this job alone; the words of all its apps' processes hold it.
             form: Where in the flow the app runs.
             state_dir: Of its apps.
+            scheduler: Whose apps they are.
+            docker_host: Its engine; None for the usual one.
         """
         self.folder = folder
         self.form: Form = form
@@ -55,6 +61,8 @@ class Job:
         self.hit_at = 0.0
         """When the test did to it what it is about; seconds since the epoch."""
         self._state_dir = state_dir
+        self._scheduler = scheduler
+        self._docker_host = docker_host
 
     @property
     def session(self) -> str:
@@ -111,7 +119,7 @@ class Job:
     def handles(self) -> list[AppHandle]:
         """Return every app there ever was, oldest first."""
         with self._runner() as runner:
-            return [app.app_handle for app in runner.list(self.scheduler)]
+            return [app.app_handle for app in runner.list(self._scheduler)]
 
     def owners(self) -> list[str | None]:
         """Return who holds each of them."""
@@ -152,4 +160,4 @@ class Job:
                 runner.wait(handle, timeout_s=30)
 
     def _runner(self) -> Runner:
-        return get_runner(self.session, state_dir=str(self._state_dir))
+        return get_runner(self.session, state_dir=str(self._state_dir), docker_host=self._docker_host)

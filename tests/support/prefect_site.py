@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from uuid import uuid4
@@ -17,7 +19,7 @@ from prefect_jobs import WAIT_S, Form, Job
 from prefect_runs import FlowRun
 from prefect_server import PrefectServer
 
-__all__ = ["Site", "Way"]
+__all__ = ["Site", "Way", "running_site"]
 
 Way: TypeAlias = Literal["serve", "worker", "script"]
 """Who runs the flow: a process that serves it, a worker of a process pool, or nobody, it is a script."""
@@ -54,8 +56,7 @@ class Site:
         given = {"session": folder.name, "cfg": {"grace_s": GRACE_S}, **options}
         if way == "script":  # each of its processes is a flow run of its own
             given.setdefault("idempotency_key", folder.name)
-        job = Job(folder, form, self._state_dir)
-        job.scheduler = options.get("scheduler", job.scheduler)
+        job = Job(folder, form, self._state_dir, options.get("scheduler", "local_cwd"))
         self._runs[job] = way, {"folder": str(folder), "options": given, "limit_s": limit_s}
         if each:
             self._runs[job][1]["each"] = each
@@ -100,6 +101,18 @@ class Site:
 
     def _start_python(self, name: str, *args: str) -> int:
         return self.server.run(name, *args, TORCHX_STATE_DIR=str(self._state_dir))
+
+
+@contextmanager
+def running_site(home: Path) -> Iterator[Site]:
+    """Yield one whose server runs, and which this process uses."""
+    site = Site(home)
+    try:
+        site.server.start()
+        with site.server.here():
+            yield site
+    finally:
+        site.server.stop()
 
 
 def _deploy(name: str) -> None:
