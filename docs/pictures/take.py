@@ -19,7 +19,7 @@ from browser import Page, browse
 from cli_terminal import Terminal, in_terminal
 from prefect_server import PrefectServer
 
-from torchx_core import AppDef, Role, get_runner
+from torchx_core import get_runner
 from torchx_core.page import AppPage
 from torchx_core.testing import wait_until
 
@@ -45,37 +45,34 @@ for step in range(20 * attempt, 60):
 if rank == 0:
     report_result({"loss": round(loss, 4), "model": "s3://models/digits/42"})
 """
+COMPONENT: Final = """
+import pathlib, sys
+from torchx_core.specs import AppDef, Role
+
+def train() -> AppDef:
+    '''Trains.'''
+    script = pathlib.Path(__file__).with_name("train.py")
+    role = Role("trainer", image="", entrypoint=sys.executable, args=[str(script), "${replica_id}"],
+                num_replicas=2, max_retries=2)
+    return AppDef("digits", [role])
+"""
 DAG: Final = """
 with DAG("digits", schedule=None):
-    train = app(sys.executable, {script!r}, "${{replica_id}}", name="trainer", num_replicas=2, max_retries=2)
-    TorchXRunOperator(task_id="train", app=train)
+    TorchXRunOperator(task_id="train", component={component!r})
 """
 FLOW: Final = """
-import pathlib, sys
+import pathlib
 from prefect import flow, runtime
 from prefect_torchx import run_app
-from torchx_core import AppDef, Role
-
-trainer = Role("trainer", image="", entrypoint=sys.executable, args=[{script!r}, "${{replica_id}}"],
-               num_replicas=2, max_retries=2)
 
 @flow(name="digits", flow_run_name="digits")
 def digits():
     pathlib.Path({run!r}).write_text(runtime.flow_run.id)
-    run_app(AppDef("digits", [trainer]), "local_cwd")
+    run_app(component={component!r})
 
 digits()
 """
-COMPONENT: Final = """
-import sys
-from torchx_core.specs import AppDef, Role
-
-def train(script: str) -> AppDef:
-    '''Trains.'''
-    role = Role("trainer", image="", entrypoint=sys.executable, args=[script, "${replica_id}"],
-                num_replicas=2, max_retries=2)
-    return AppDef("digits", [role])
-"""
+_BODY: Final = "margin:0 16px;background:#282c34;font:14px/1.3 monospace;overflow:hidden"
 COLOURS: Final = {
     "default": "#d8dee9",
     "black": "#4c566a",
@@ -97,24 +94,16 @@ def main() -> None:
         for wanted in sys.argv[1:] or takers:
             folder = Path(name, wanted)
             folder.mkdir()
-            script = folder / "train.py"
-            script.write_text(TRAIN)
+            (folder / "train.py").write_text(TRAIN)
+            (folder / "components.py").write_text(COMPONENT)
             os.environ["TORCHX_STATE_DIR"] = str(folder / "state")
-            takers[wanted](browser, folder, script)
+            takers[wanted](browser, folder, f"{folder}/components.py:train")
 
 
-def app_page(browser: Page, folder: Path, script: Path) -> None:
+def app_page(browser: Page, folder: Path, component: str) -> None:
     """Show the page of an app."""
-    role = Role(
-        name="trainer",
-        image="",
-        entrypoint=sys.executable,
-        args=[str(script), "${replica_id}"],
-        num_replicas=2,
-        max_retries=2,
-    )
     with get_runner() as runner:
-        handle = runner.run(AppDef("digits", [role]), "local_cwd", app_id="digits-42")
+        handle = runner.run_component(component, [], "local_cwd", app_id="digits-42")
         runner.wait(handle)
         page = folder / "page.html"
         page.write_text(AppPage(runner, handle).html())
@@ -124,12 +113,9 @@ def app_page(browser: Page, folder: Path, script: Path) -> None:
         browser.picture(HERE / "page.png")
 
 
-def terminal(browser: Page, folder: Path, script: Path) -> None:
+def terminal(browser: Page, folder: Path, component: str) -> None:
     """Show the command line that follows an app whose second replica was killed."""
-    component = folder / "components.py"
-    component.write_text(COMPONENT)
-    name = f"{component}:train"
-    with in_terminal("run", name, "--script", str(script), columns=100, lines=19) as shell:
+    with in_terminal("run", component, columns=100, lines=19) as shell:
         shell.wait_for("step 48/60")
         page = folder / "terminal.html"
         page.write_text(f"<body style='{_BODY}'><pre>{''.join(_spans(shell))}</pre>")
@@ -137,9 +123,6 @@ def terminal(browser: Page, folder: Path, script: Path) -> None:
     browser.resize(880, 380)
     browser.open(page.as_uri())
     browser.picture(HERE / "terminal.png")
-
-
-_BODY: Final = "margin:0 16px;background:#282c34;font:14px/1.3 monospace;overflow:hidden"
 
 
 def _spans(shell: Terminal) -> Iterator[str]:
@@ -151,11 +134,11 @@ def _spans(shell: Terminal) -> Iterator[str]:
         yield "\n"
 
 
-def airflow(browser: Page, folder: Path, script: Path) -> None:
+def airflow(browser: Page, folder: Path, component: str) -> None:
     """Show a task's log, and the tab with its app's page."""
     server = AirflowServer(folder / "airflow")
     try:
-        server.start(DAG.format(script=str(script)))
+        server.start(DAG.format(component=component))
         task = server.trigger("digits")
         server.wait_for_run(task, "success")
         page = server.page_of(task, "train")
@@ -173,13 +156,13 @@ def airflow(browser: Page, folder: Path, script: Path) -> None:
         server.stop()
 
 
-def prefect(browser: Page, folder: Path, script: Path) -> None:
+def prefect(browser: Page, folder: Path, component: str) -> None:
     """Show the log of a flow run, where its app is restarted."""
     server = PrefectServer(folder / "prefect")
     try:
         server.start()
         flow, run = folder / "flow.py", folder / "run"
-        flow.write_text(FLOW.format(script=str(script), run=str(run)))
+        flow.write_text(FLOW.format(component=component, run=str(run)))
         server.run("flow", str(flow))
         wait_until(run.exists, 120)
         browser.resize(1400, 1000)

@@ -191,7 +191,7 @@ def test_a_success_that_was_deleted_is_returned_too(bench: Bench) -> None:
 def test_a_success_that_a_trigger_has_seen_is_returned_wherever_the_task_resumes(
     bench: Bench, another: Switch
 ) -> None:
-    """And by the next try, should the worker die before it has returned it."""
+    """A worker that does not see the app returns it; so does the next try, should that worker die first."""
     attachment = bench.attachment(Request(app_of(*REPORTS), lease_s=600.0))
     attachment.attach()
     *_, end = bench.runner.follow(attachment.handle)

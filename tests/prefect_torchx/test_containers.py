@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import pytest
 from docker_engine import why_no_engine
-from docker_images import PYTHON_IMAGE, stocked_engine
+from docker_images import stocked_engine
 from local_apps import running
-from prefect_containers import DEPLOYMENT, PrefectContainers, why_no_docker_pool
+from prefect_containers import POOL, PrefectContainers, why_no_docker_pool
+from prefect_followed import begin_followed
 from prefect_jobs import Job
-from prefect_runs import FlowRun
 
 from torchx_core.specs import AppState
 from torchx_core.testing import wait_until
@@ -45,11 +45,7 @@ def start(private_home: Path, tmp_path: Path) -> Iterator[Start]:
             folder.mkdir()
             job = Job(folder, "direct", prefect.state_dir, scheduler, engine.url)
             stack.callback(job.clean_up)
-            image = PYTHON_IMAGE if scheduler == "local_docker" else ""
-            FlowRun.ask(DEPLOYMENT, folder=str(folder), scheduler=scheduler, image=image, session=job.session)
-            job.write(1)
-            job.wait_for_lines(1)
-            job.wait_for_saved_positions()
+            begin_followed(job, POOL)
             return prefect, job
 
         yield start

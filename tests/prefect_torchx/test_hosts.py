@@ -13,13 +13,14 @@ from uuid import uuid4
 import pytest
 from daemons import ends
 from docker_engine import why_no_engine
-from docker_images import PYTHON_IMAGE, stocked_engine
+from docker_images import stocked_engine
 from hosts import why_no_hosts
 from local_apps import running
 from postgres import why_no_postgres
-from prefect_hosts import DEPLOYMENT, PoolType, PrefectHosts
+from prefect_followed import begin_followed
+from prefect_hosts import POOL, PoolType, PrefectHosts
 from prefect_jobs import WAIT_S, Job
-from prefect_runs import FlowRun, ask_until
+from prefect_runs import ask_until
 
 from torchx_core.runner import Runner, get_runner
 from torchx_core.schedulers import StateChanged
@@ -73,11 +74,7 @@ def start(engine: str, tmp_path: Path) -> Iterator[Start]:
             job = HostJob(hosts, folder, scheduler, engine)
             stack.callback(job.clean_up)
             hosts.start_worker("a")
-            image = PYTHON_IMAGE if scheduler == "local_docker" else ""
-            FlowRun.ask(DEPLOYMENT, folder=str(folder), scheduler=scheduler, image=image, session=job.session)
-            job.write(1)
-            job.wait_for_lines(1)
-            job.wait_for_saved_positions()
+            begin_followed(job, POOL)
             return hosts, job
 
         yield start

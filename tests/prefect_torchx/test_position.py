@@ -61,7 +61,7 @@ def test_what_is_no_success_or_not_kept_has_to_run_again(state: AppState, result
 @pytest.mark.parametrize(
     "handle", ["local_cwd://torchx/a", "local_cwd://other/a", "local_cwd@box://torchx/a", "slurm://torchx/a"]
 )
-def test_a_name_tells_whose_a_record_is(source: str, handle: str) -> None:
+def test_a_records_name_says_which_app_it_is_of(source: str, handle: str) -> None:
     """Of this app and of no other one of that id, on whatever host; an earlier release's names too."""
     earlier = f"prefect.flow_runs.torchx.{source}".removesuffix(".") + f"@{handle}"
     for name in (record_name(source, handle), earlier):

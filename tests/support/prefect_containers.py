@@ -8,20 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import prefect_host_flows
 from daemons import start_daemon
 from docker_engine import DockerEngine
 from docker_images import PYTHON_IMAGE, environment_volumes
-from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
+from prefect_followed import deploy_followed
 from prefect_server import PrefectServer
 
-__all__ = ["DEPLOYMENT", "PrefectContainers", "why_no_docker_pool"]
+__all__ = ["POOL", "PrefectContainers", "why_no_docker_pool"]
 
 PYTHON = Path(__file__).parents[2] / ".venv-runners" / "bin" / "python"
-PROGRAM = Path(prefect_host_flows.__file__)
 POOL = "containers"
-DEPLOYMENT = f"followed/{POOL}"
 
 
 def why_no_docker_pool() -> str:
@@ -55,16 +52,8 @@ class PrefectContainers(PrefectServer):
         """Start the server, deploy the flow, and start the worker."""
         self.state_dir.mkdir(mode=0o700)
         super().start()
-        with self.here(), get_client(sync_client=True) as client:
-            client.create_work_pool(WorkPoolCreate(name=POOL, type="docker"), overwrite=True)
-            client.create_deployment(
-                client.create_flow_from_name(prefect_host_flows.followed.name),
-                POOL,
-                work_pool_name=POOL,
-                path=str(PROGRAM.parent),
-                entrypoint=f"{PROGRAM.name}:followed",
-                job_variables=self._job_variables(),
-            )
+        with self.here():
+            deploy_followed(WorkPoolCreate(name=POOL, type="docker"), self._job_variables())
         self.run("worker", *f"-m prefect worker start --type docker --pool {POOL}".split())
 
     def _job_variables(self) -> dict[str, Any]:

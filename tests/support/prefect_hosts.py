@@ -6,23 +6,20 @@ import sys
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import prefect_host_flows
 from hosts import Network, own_folders
 from postgres import POSTGRES, start_postgres
-from prefect import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
+from prefect_followed import deploy_followed
 from prefect_server import PrefectServer
 
 from prefect_torchx.worker import TorchXWorker
 
-__all__ = ["DEPLOYMENT", "WORKERS", "PoolType", "PrefectHosts"]
+__all__ = ["POOL", "WORKERS", "PoolType", "PrefectHosts"]
 
 PoolType: TypeAlias = Literal["process", "torchx"]
 
-PROGRAM = Path(prefect_host_flows.__file__)
 POOL = "hosts"
 WORKERS = ("a", "b")
-DEPLOYMENT = f"followed/{POOL}"
 
 
 class PrefectHosts(PrefectServer):
@@ -61,17 +58,9 @@ class PrefectHosts(PrefectServer):
         self.network.start()
         start_postgres(self.network, "prefect", self._folder / "postgres.log")
         super().start()
-        with self.here(), get_client(sync_client=True) as client:
-            template = {} if self._pool_type == "process" else TorchXWorker.get_default_base_job_template()
-            pool = WorkPoolCreate(name=POOL, type=self._pool_type, base_job_template=template)
-            client.create_work_pool(pool, overwrite=True)
-            client.create_deployment(
-                client.create_flow_from_name(prefect_host_flows.followed.name),
-                POOL,
-                work_pool_name=POOL,
-                path=str(PROGRAM.parent),
-                entrypoint=f"{PROGRAM.name}:followed",
-            )
+        template = {} if self._pool_type == "process" else TorchXWorker.get_default_base_job_template()
+        with self.here():
+            deploy_followed(WorkPoolCreate(name=POOL, type=self._pool_type, base_job_template=template))
 
     def stop(self) -> None:
         """Switch all hosts off."""

@@ -61,7 +61,7 @@ class Job:
         self.hit_at = 0.0
         """When the test did to it what it is about; seconds since the epoch."""
         self._state_dir = state_dir
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._docker_host = docker_host
 
     @property
@@ -119,7 +119,7 @@ class Job:
     def handles(self) -> list[AppHandle]:
         """Return every app there ever was, oldest first."""
         with self._runner() as runner:
-            return [app.app_handle for app in runner.list(self._scheduler)]
+            return [app.app_handle for app in runner.list(self.scheduler)]
 
     def owners(self) -> list[str | None]:
         """Return who holds each of them."""

@@ -155,10 +155,12 @@ class Records:
             case Progress() | Metric():
                 self._reports.take(event)
                 self._show_reports(self._reports.due())
-            case ReplicaChanged() | Result() | Link() | LogsLost():
-                level = logging.WARNING if isinstance(event, LogsLost) else logging.INFO
-                level = _LEVELS[level_of_state(event.state)] if isinstance(event, ReplicaChanged) else level
-                self._show(event, level)
+            case ReplicaChanged():
+                self._show(event, _LEVELS[level_of_state(event.state)])
+            case LogsLost():
+                self._show(event, logging.WARNING)
+            case Result() | Link():
+                self._show(event, logging.INFO)
 
     def say(self, message: str, level: int = logging.INFO) -> None:
         """Deliver a message of our own, after everything taken so far."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from airflow_dags import AIRFLOW, Dags
 
 from airflow_torchx import TorchXRunOperator, _engine_triggers
 from airflow_torchx._deferral import CURSOR_KEY
+from airflow_torchx._engine_triggers import BaseTrigger
 from torchx_core import get_runner
 from torchx_core.errors import (
     ComponentArgumentError,
@@ -202,9 +204,15 @@ def test_a_deferred_task_shows_every_line_once(dags: Dags) -> None:
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="where no record is kept, an app that is not seen is not known")
-def test_what_a_trigger_has_seen_end_is_not_done_again(dags: Dags, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_trigger_has_seen_end_is_not_done_again(
+    dags: Dags, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its app is deleted before the task is resumed; a worker on another host would not see it either."""
-    make_event = _engine_triggers.make_event
+    make_event, load_note, watched = _engine_triggers.make_event, _engine_triggers.load_note, tmp_path / "on"
+
+    async def let_it_end(trigger: BaseTrigger, key: str) -> str | None:
+        watched.touch()
+        return await load_note(trigger, key)
 
     def delete_first(payload: Mapping[str, object]) -> object:
         with get_runner() as runner:
@@ -212,11 +220,16 @@ def test_what_a_trigger_has_seen_end_is_not_done_again(dags: Dags, monkeypatch: 
             runner.delete(ended.app_handle)
         return make_event(payload)
 
+    monkeypatch.setattr(_engine_triggers, "load_note", let_it_end)
     monkeypatch.setattr(_engine_triggers, "make_event", delete_first)
-    outcome = dags.run("""
+    outcome = dags.run(f"""
         from airflow_torchx.operators import torchx
         torchx.DEFER_AFTER_S = 0.1
-        code = "import time; from torchx_core.runtime import report_result; time.sleep(1); report_result(7)"
+        code = (
+            "import os; from torchx_core.runtime import report_result\\n"
+            "while not os.path.exists({str(watched)!r}): pass\\n"
+            "report_result(7)"
+        )
         TorchXRunOperator(task_id="t", app=app(sys.executable, "-c", code), deferrable=True)
     """)
     assert (outcome.state, outcome.xcoms["t", "return_value"]) == ("success", 7)
