@@ -15,7 +15,7 @@ import psutil
 
 from torchx_core.runner import Runner
 from torchx_core.schedulers.slurm import create_scheduler
-from torchx_core.schedulers.slurm.node.output import RECORD
+from torchx_core.schedulers.slurm.node.parts import RECORD
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.schedulers.slurm.submit import packed
 from torchx_core.specs import AppDef, CfgVal, Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -21,18 +21,35 @@ MAX_LOG_CHARS: Final = 1 << 26
 """The longest log that is read through for its end, where a backend has no other way."""
 
 
-def read_last_lines(directory: str) -> LastLines:
-    """Return what the log files of one attempt end with; nothing of one that cannot be read."""
-    return LastLines(*(_last_of(os.path.join(directory, name)) for name in ("combined.log", "stderr.log")))
+def read_last_lines(directory: str, files_of: Callable[[str, str], Sequence[str]] | None = None) -> LastLines:
+    """Return what the log files of one attempt end with; nothing of one that cannot be read.
+
+    Args:
+        directory: The attempt's.
+        files_of: Returns, for the directory and the name of a log, the files that make up its end, in order;
+            None where a log is one file.
+    """
+    files_of = files_of or _one_file
+    return LastLines(*(_last_of(files_of(directory, name)) for name in ("combined.log", "stderr.log")))
 
 
-def _last_of(path: str) -> list[str]:
+def _one_file(directory: str, name: str) -> Sequence[str]:
+    return [os.path.join(directory, name)]
+
+
+def _last_of(paths: Sequence[str]) -> list[str]:
+    data, is_whole = b"", True
     with suppress(DamagedFile, OSError):
-        begin = max(0, os.stat(path).st_size - LAST_BYTES)
-        text = read_part(path, begin, LAST_BYTES).decode("utf-8", "replace")
-        whole = text.partition("\n")[2] if begin else text  # the first line may lack its beginning
-        return whole.removesuffix("\n").split("\n") if whole else []
-    return []
+        for path in reversed(paths):
+            left = LAST_BYTES - len(data)
+            begin = max(0, os.stat(path).st_size - left)
+            data = read_part(path, begin, left) + data
+            if begin:
+                is_whole = False  # the first line may lack its beginning
+                break
+    text = data.decode("utf-8", "replace")
+    whole = text if is_whole else text.partition("\n")[2]
+    return whole.removesuffix("\n").split("\n") if whole else []
 
 
 def collect_last_lines(batches: Iterable[Batch], replica: ReplicaStatus) -> LastLines:

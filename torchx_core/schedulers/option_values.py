@@ -16,6 +16,7 @@ __all__ = [
     "RETENTION_VARIABLE",
     "Retention",
     "add_ending_options",
+    "add_log_limit_option",
     "add_retention_option",
     "check_grace",
     "check_values",
@@ -56,6 +57,15 @@ def add_ending_options(opts: runopts, *, grace_note: str = "") -> None:
     opts.add("timeout_s", type_=float, help="cancel the app when it has run for that many seconds")
     opts.add("deadline", type_=float, help="cancel the app at that time, in seconds since the epoch")
     opts.add("lease_s", type_=float, help="cancel the app when nobody followed it for that many seconds")
+
+
+def add_log_limit_option(opts: runopts) -> None:
+    """Add the option that keeps a chatty replica from filling the disk."""
+    opts.add(
+        "log_max_mb",
+        type_=int,
+        help="keep only about so much of each replica's output, beginning and latest part; default: all",
+    )
 
 
 def add_retention_option(opts: runopts) -> None:

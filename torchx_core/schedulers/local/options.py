@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from torchx_core.schedulers.option_values import add_ending_options, add_retention_option
+from torchx_core.schedulers.option_values import (
+    add_ending_options,
+    add_log_limit_option,
+    add_retention_option,
+)
 from torchx_core.schedulers.unsupported import add_unsupported_option
 from torchx_core.specs import runopts
 
@@ -35,11 +39,7 @@ def local_run_opts() -> runopts:
         default="exact",
         help="exact: stdout and stderr keep their order; pipe: faster for programs that write unbuffered",
     )
-    opts.add(
-        "log_max_mb",
-        type_=int,
-        help="keep only about so much of each replica's output, beginning and latest part; default: all",
-    )
+    add_log_limit_option(opts)
     opts.add(
         "limits",
         type_=str,

@@ -57,6 +57,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         self._wanted = [
             (i, planned) for i, planned in enumerate(record.replicas) if options.wants_role(planned.role)
         ]
+        self._in_parts = record.is_limited
         self._began = time.monotonic()
         self._quiet_s = _SHORTEST_S
         self._lease_s = record.lease_s if options.renew else None
@@ -187,7 +188,8 @@ class SlurmFeed(RecordFeed[AppRecord]):
 
     def _output(self, planned: Planned, place: ReplicaPlace, attempt: Attempt) -> Iterator[AppEvent]:
         if self._options.logs:
-            yield from read_lines(planned, place, self._options.streams, self._options.batch_bytes)
+            most = self._options.batch_bytes
+            yield from read_lines(planned, place, self._options.streams, most, in_parts=self._in_parts)
         yield from new_reports(planned, place, attempt.started_at)
 
     def _renew(self) -> None:

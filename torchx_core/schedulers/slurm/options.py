@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchx_core.schedulers.option_values import add_ending_options, add_retention_option
+from torchx_core.schedulers.option_values import (
+    add_ending_options,
+    add_log_limit_option,
+    add_retention_option,
+)
 from torchx_core.schedulers.unsupported import add_unsupported_option
 from torchx_core.specs import runopts
 
@@ -54,6 +58,7 @@ def slurm_run_opts() -> runopts:
     opts.add(
         "log_dir", type_=str, help="directory for the replicas' log files; default: beside the app's record"
     )
+    add_log_limit_option(opts)
     add_ending_options(opts)
     add_unsupported_option(opts)
     add_retention_option(opts)

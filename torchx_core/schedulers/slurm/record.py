@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar, cast
+from typing import ClassVar, NamedTuple, TypeVar, cast
 
 from torchx_core.errors import CorruptRecordError
 from torchx_core.schedulers.paths import name_of
@@ -28,13 +28,11 @@ __all__ = [
     "SPEC",
     "STOP",
     "SUBMIT_LOCK",
-    "VERSION",
     "AppRecord",
     "JobFile",
     "Planned",
 ]
 
-VERSION = 1
 SPEC, PLAN, SCRIPT, SHIM = "spec.json", "plan.json", "job.sh", "shim.pyz"
 JOB, STOP, LEASE, FINAL = "job.json", "stop.json", "lease", "final.json"
 SLURM_LOG = "slurm.log"  # what Slurm, srun and our own program have to say
@@ -65,6 +63,9 @@ class Planned(NamedTuple):
 class AppRecord(StoredApp):
     """What was submitted, and the way to what became of it."""
 
+    VERSION: ClassVar[int] = 2
+    """Of apps whose log has a limit; any other is of version 1, which an earlier release reads."""
+
     @property
     def app_id(self) -> str:
         """The app's id, which is also the name of its job."""
@@ -74,6 +75,11 @@ class AppRecord(StoredApp):
     def cfg(self) -> dict[str, CfgVal]:
         """The options."""
         return cast("dict[str, CfgVal]", self.asked["cfg"])
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether logs have a limit, and lie in parts."""
+        return self.cfg.get("log_max_mb") is not None
 
     @property
     def comment(self) -> str:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple, cast
 
-from torchx_core.schedulers.events import LogLines, Report
+from torchx_core.schedulers.events import LogLines, LogsLost, Report
 from torchx_core.schedulers.reports import read_reports
 from torchx_core.schedulers.responses import Stream
 from torchx_core.schedulers.slurm.cursor import ReplicaPlace
-from torchx_core.schedulers.slurm.node.output import RECORD
+from torchx_core.schedulers.slurm.node.parts import (
+    COMBINED,
+    INDEX,
+    RECORD,
+    Part,
+    file_size,
+    part_path,
+    parts_of,
+)
 from torchx_core.schedulers.slurm.record import Planned
 from torchx_core.supervisor.reading import read_part
 
-__all__ = ["new_reports", "read_lines"]
+__all__ = ["latest_files", "new_reports", "read_lines"]
 
 _NAMES: Final[Mapping[int, Literal["stdout", "stderr"]]] = {1: "stdout", 2: "stderr"}
 _WANTED: Final = {Stream.STDOUT: (1,), Stream.STDERR: (2,), Stream.COMBINED: (1, 2)}
@@ -27,16 +36,34 @@ class _Run(NamedTuple):
     eol: bool
 
 
-def read_lines(planned: Planned, place: ReplicaPlace, streams: Stream, budget: int) -> Iterator[LogLines]:
+def read_lines(
+    planned: Planned, place: ReplicaPlace, streams: Stream, budget: int, *, in_parts: bool
+) -> Iterator[LogLines | LogsLost]:
     """Yield what follows the place, about so many bytes of it, and move the place along.
 
     What the file system does not show yet, though the index has it, comes the next time.
+
+    Args:
+        planned: Whose it is.
+        place: From where on.
+        streams: What is wanted.
+        budget: About how many bytes.
+        in_parts: The log has a limit, so that what lies in the middle of it may be gone.
     """
     folder = os.path.join(planned.log_dir, str(place.attempt))
-    runs = _runs(os.path.join(folder, "index"), place.runs, place.offset, budget)
+    part = Part(0, 0, os.path.join(folder, INDEX))
+    parts = parts_of(folder, INDEX) if in_parts else [part]
+    part = max((each for each in parts if each.offset <= place.offset), default=part)
+    runs = _runs(part, place, budget)
+    later = min((each for each in parts if each.offset > place.offset), default=None)
+    if later is not None and not runs:
+        yield _lost(planned, place, part, later)
+        place.runs, place.offset = later.runs, later.offset
+        part, runs = later, _runs(later, place, budget)
     if not runs:
         return
-    data = read_part(os.path.join(folder, "combined.log"), place.offset, runs[-1].end - place.offset)
+    path = part_path(folder, COMBINED, part.offset)
+    data = read_part(path, place.offset - part.offset, runs[-1].end - place.offset)
     start = place.offset
     for run in runs:
         text = data[place.offset - start : run.end - start]
@@ -55,14 +82,26 @@ def new_reports(planned: Planned, place: ReplicaPlace, began_at: float) -> Itera
     yield from read_reports(whole.splitlines(), planned.role, planned.replica, place.attempt, began_at)
 
 
-def _runs(path: str, number: int, offset: int, budget: int) -> list[_Run]:
-    data = read_part(path, number * RECORD.size, _MOST * RECORD.size)
+def latest_files(folder: str, name: str) -> list[str]:
+    """Return the files of an attempt's log, or with a limit those that come after what has gone."""
+    paths: list[str] = []
+    begin = None
+    for part in reversed(parts_of(folder, name)):
+        if begin is not None and part.offset + file_size(part.path) != begin:
+            break
+        begin = part.offset
+        paths.insert(0, part.path)
+    return paths
+
+
+def _runs(part: Part, place: ReplicaPlace, budget: int) -> list[_Run]:
+    data = read_part(part.path, (place.runs - part.runs) * RECORD.size, _MOST * RECORD.size)
     runs: list[_Run] = []
     for fields in RECORD.iter_unpack(data[: len(data) - len(data) % RECORD.size]):
-        time, end, stream, eol = cast("tuple[float, int, int, int]", fields)
-        if runs and end - offset > budget:
+        at, end, stream, eol = cast("tuple[float, int, int, int]", fields)
+        if runs and end - place.offset > budget:
             break
-        runs.append(_Run(time, end, stream, bool(eol)))
+        runs.append(_Run(at, end, stream, bool(eol)))
     return runs
 
 
@@ -70,6 +109,25 @@ _MOST: Final = 4096
 """Runs read at once."""
 _MOST_REPORTS: Final = 16 << 20
 """Bytes read at once; more than the longest report that counts."""
+
+
+def _lost(planned: Planned, place: ReplicaPlace, before: Part, after: Part) -> LogsLost:
+    """Tell that what lies between two parts has gone: since the last line before it, if that is there."""
+    return LogsLost(
+        role=planned.role,
+        replica=planned.replica,
+        attempt=place.attempt,
+        size_bytes=after.offset - place.offset,
+        reason="over log_max_mb",
+        time=_changed_at(before.path) or _changed_at(after.path) or time.time(),
+    )
+
+
+def _changed_at(path: str) -> float | None:
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def _lines(planned: Planned, attempt: int, run: _Run, data: bytes) -> LogLines:

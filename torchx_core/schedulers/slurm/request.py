@@ -173,7 +173,9 @@ def _plan(
         for role in app.roles
         for k in range(role.num_replicas)
     ]
+    most_mb = count(cfg, "log_max_mb")
     return {
+        **({} if most_mb is None else {"log_max_mb": most_mb}),
         "python": _python(cfg),
         "rank0_env": RANK0_ENV,
         "grace_s": seconds(cfg, "grace_s") or 0.0,

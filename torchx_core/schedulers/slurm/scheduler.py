@@ -35,6 +35,7 @@ from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import QUESTION, JobQueue, shared_queue
 from torchx_core.schedulers.slurm.reconcile import ask_about_all, is_known_over, jobs_left, reconcile
 from torchx_core.schedulers.slurm.record import JOB, AppRecord, JobFile
+from torchx_core.schedulers.slurm.replica_log import latest_files
 from torchx_core.schedulers.slurm.request import SlurmRequest, render
 from torchx_core.schedulers.slurm.submit import is_submitted, submit
 from torchx_core.schedulers.slurm.usage import usage_now
@@ -151,7 +152,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
             if (planned.role, planned.replica) == (replica.role, replica.id):
                 directory = os.path.join(planned.log_dir, str(replica.attempt))
                 refresh(directory)
-                return read_last_lines(directory)
+                return read_last_lines(directory, latest_files)
         return LastLines((), ())
 
     def _read(self, directory: str) -> AppRecord | None:

@@ -60,10 +60,10 @@ from torchx_core.schedulers.slurm.record import (
     SPEC,
     STOP,
     SUBMIT_LOCK,
-    VERSION,
     AppRecord,
 )
 from torchx_core.schedulers.slurm.request import SlurmRequest
+from torchx_core.schedulers.stored import StoredApp
 from torchx_core.schedulers.unsupported import FORMER_MEANING
 from torchx_core.supervisor.reading import DamagedFile, is_there, open_regular
 from torchx_core.supervisor.records import Json, dumps, sync_directory, write_all
@@ -112,7 +112,7 @@ def _create(request: SlurmRequest, asked: Json) -> None:
     session_dir = os.path.dirname(request.app_dir)
     fresh = os.path.join(session_dir, f".new-{os.urandom(6).hex()}")
     content: Json = {
-        "version": VERSION,
+        "version": AppRecord.VERSION if "log_max_mb" in request.plan else StoredApp.VERSION,
         "incarnation": request.incarnation,
         "comment": request.comment,
         "created_at": time.time(),

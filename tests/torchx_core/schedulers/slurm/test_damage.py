@@ -17,7 +17,7 @@ from torchx_core.errors import AppNotTerminalError, CorruptRecordError
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent
 from torchx_core.schedulers.slurm import create_scheduler
-from torchx_core.schedulers.slurm.node.output import RECORD
+from torchx_core.schedulers.slurm.node.parts import RECORD
 from torchx_core.specs import AppDef, AppState, Role, is_terminal
 from torchx_core.testing import wait_until
 

@@ -22,7 +22,8 @@ replica's program and writes what it does into the app's directory, which all no
 
 ``start.json`` claims an attempt's number: {"time", "host", "run", "orders"}; the last is how many files
 ``restart`` its task had read. ``index`` has a record per run of whole lines of one stream in ``combined.log``
-(`output.RECORD`).
+(`parts.RECORD`). With ``log_max_mb`` the four files of output have later parts, ``combined.log.<offset>``,
+and those in the middle are deleted (`parts`).
 
 **Fencing.** After a node was lost Slurm may run a job again while its old tasks live on. An old task sees
 that a later run has begun, kills its program and writes nothing more; each attempt has its own directory.

@@ -94,15 +94,20 @@ def _write_once(path: str, data: bytes, *, sync: bool) -> bool:
     return True
 
 
-def patiently(act: Callable[[], T]) -> T:
-    """Do it; on a full disk try again and again."""
+def wait_for_room() -> None:
+    """Leave a full disk alone for a while."""
+    time.sleep(ROOM_LOOK_S)  # noqa: TID251  (nothing tells of room on a disk)
+
+
+def patiently(act: Callable[[], T], wait: Callable[[], None] = wait_for_room) -> T:
+    """Do it; on a full disk call `wait` and try again and again."""
     while True:
         try:
             return act()
         except OSError as err:
             if err.errno not in _NO_ROOM:
                 raise
-            wait_for_room()
+            wait()
 
 
 def this_run() -> int:
@@ -113,11 +118,6 @@ def this_run() -> int:
 def done_name(run: int) -> str:
     """Return the file that says that in this run of the job every replica has succeeded."""
     return f"done.{run}"
-
-
-def wait_for_room() -> None:
-    """Leave a full disk alone for a while."""
-    time.sleep(ROOM_LOOK_S)  # noqa: TID251  (nothing tells of room on a disk)
 
 
 def write_all(fd: int, data: bytes, wait: Callable[[], None]) -> None:

@@ -39,7 +39,8 @@ class Program:
         self.guard: Guard = guard
         self.number: int = replica.begin()
         self.folder: str = replica.attempts.folder(self.number)
-        self.output: Output = Output(self.folder, self._wait_for_room)
+        most_mb = replica.plan.get("log_max_mb")
+        self.output: Output = Output(self.folder, self._wait_for_room, most_mb and most_mb << 20)
         self.told: str = ""
         self.kill_at: float | None = None
         self.hastened_s: float | None = None
