@@ -21,7 +21,7 @@ from torchx_core.schedulers.slurm.node.parts import (
     parts_of,
 )
 from torchx_core.schedulers.slurm.record import Planned
-from torchx_core.supervisor.reading import read_part
+from torchx_core.supervisor.reading import DamagedFile, read_part
 
 __all__ = ["latest_files", "new_reports", "read_lines"]
 
@@ -95,12 +95,21 @@ def latest_files(folder: str, name: str) -> list[str]:
 
 
 def _runs(part: Part, place: ReplicaPlace, budget: int) -> list[_Run]:
+    """Return the runs that follow the place, up to one that is damaged.
+
+    Raises:
+        DamagedFile: It is the first: it would end before it begins.
+    """
     data = read_part(part.path, (place.runs - part.runs) * RECORD.size, _MOST * RECORD.size)
     runs: list[_Run] = []
     for fields in RECORD.iter_unpack(data[: len(data) - len(data) % RECORD.size]):
         at, end, stream, eol = cast("tuple[float, int, int, int]", fields)
-        if runs and end - place.offset > budget:
+        if not any(fields):
+            break  # another host's write: some file systems show how long it is before they show what it is
+        if runs and (end - place.offset > budget or end <= runs[-1].end):
             break
+        if end <= place.offset:
+            raise DamagedFile(part.path, f"says that a run of lines ends at {end}")
         runs.append(_Run(at, end, stream, bool(eol)))
     return runs
 

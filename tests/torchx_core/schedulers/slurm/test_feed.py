@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
+from torchx_core.errors import CorruptRecordError
 from torchx_core.schedulers import Batch, ReplicaChanged, Scheduler
 from torchx_core.schedulers.feed import drive
 from torchx_core.schedulers.remote.handler import Handler
@@ -18,6 +19,7 @@ from torchx_core.schedulers.remote.wire import dump
 from torchx_core.schedulers.responses import FollowOptions, Stream
 from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
+from torchx_core.schedulers.slurm.node.parts import RECORD
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import AppRecord
 from torchx_core.specs import AppState
@@ -80,6 +82,38 @@ def test_a_stream_that_is_left_out_hides_nothing_of_the_other(
     write(tmp_path / "log" / "0", 0, "first", *["warning"] * 200, "last")
     feed = follow(None, FollowOptions(streams=Stream.STDOUT, batch_bytes=64))
     assert [line.text for batch in drive(feed, until_now=True) for line in batch.lines()] == ["first", "last"]
+
+
+def test_what_a_file_system_shows_as_zeros_comes_later(
+    follow: Callable[..., SlurmFeed], tmp_path: Path
+) -> None:
+    """NFS may show how long another host's file is before it shows what is in it; no line comes twice."""
+    folder = tmp_path / "log" / "0"
+    write(folder, 0, "first", "second")
+    index = folder / "index"
+    whole = index.read_bytes()
+    index.write_bytes(whole[: RECORD.size] + bytes(RECORD.size))
+    feed = follow(None)
+    shown = [line.text for batch in drive(feed, until_now=True) for line in batch.lines()]
+    assert shown == ["first"]
+    index.write_bytes(whole)
+    shown += [line.text for batch in drive(feed, until_now=True) for line in batch.lines()]
+    assert shown == ["first", "second"]
+
+
+@pytest.mark.parametrize("end", [6, 0, -1, -(1 << 63)])
+def test_an_index_that_goes_backwards_is_damaged(
+    follow: Callable[..., SlurmFeed], tmp_path: Path, end: int
+) -> None:
+    """The error names it once all before it was shown; nobody is shown a line again, or waits for ever."""
+    folder = tmp_path / "log" / "0"
+    write(folder, 0, "first")
+    with (folder / "index").open("ab") as file:
+        file.write(RECORD.pack(1.0, end, STDOUT, 1))
+    shown: list[str] = []
+    with pytest.raises(CorruptRecordError, match=f"index: says that a run of lines ends at {end};"):
+        shown.extend(line.text for batch in drive(follow(None), until_now=True) for line in batch.lines())
+    assert shown == ["first"]
 
 
 def test_over_ssh_too_a_follower_gets_past_what_it_leaves_out(
