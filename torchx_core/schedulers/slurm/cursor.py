@@ -28,6 +28,8 @@ class ReplicaPlace:
     """Where the last of them ends in ``combined.log``."""
     reports: int = 0
     """How many bytes of the report file."""
+    zeros_since: float | None = field(default=None, compare=False)
+    """Since when a reader has found zeros at the place, by its own clock; not kept in a cursor."""
 
 
 @dataclass(slots=True)

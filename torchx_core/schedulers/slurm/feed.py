@@ -170,7 +170,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
             later = _find(known, planned, place.attempt + 1, attempt.run)
             closed = attempt.code is not None or later or known is not None  # asked before its output is read
             before = place.runs, place.reports
-            yield from self._output(planned, place, attempt)
+            yield from self._output(planned, place, attempt, closed=bool(closed))
             if not closed or (place.runs, place.reports) != before:
                 return
             if not place.ended:
@@ -186,11 +186,13 @@ class SlurmFeed(RecordFeed[AppRecord]):
         place.started = place.ended = False
         place.runs = place.offset = place.reports = 0
 
-    def _output(self, planned: Planned, place: ReplicaPlace, attempt: Attempt) -> Iterator[AppEvent]:
+    def _output(
+        self, planned: Planned, place: ReplicaPlace, attempt: Attempt, *, closed: bool
+    ) -> Iterator[AppEvent]:
         if self._options.logs:
-            most = self._options.batch_bytes
-            yield from read_lines(planned, place, self._options.streams, most, in_parts=self._in_parts)
-        yield from new_reports(planned, place, attempt.started_at)
+            streams, most = self._options.streams, self._options.batch_bytes
+            yield from read_lines(planned, place, streams, most, in_parts=self._in_parts, closed=closed)
+        yield from new_reports(planned, place, attempt.started_at, closed=closed)
 
     def _renew(self) -> None:
         if self._lease_s is None or time.monotonic() < self._renew_at:

@@ -25,6 +25,8 @@ from torchx_core.supervisor.reading import DamagedFile, read_part
 
 __all__ = ["latest_files", "new_reports", "read_lines"]
 
+ZEROS_STAY_S: Final = 5.0
+"""After how long zeros are taken for what a program has printed."""
 _NAMES: Final[Mapping[int, Literal["stdout", "stderr"]]] = {1: "stdout", 2: "stderr"}
 _WANTED: Final = {Stream.STDOUT: (1,), Stream.STDERR: (2,), Stream.COMBINED: (1, 2)}
 
@@ -37,7 +39,7 @@ class _Run(NamedTuple):
 
 
 def read_lines(
-    planned: Planned, place: ReplicaPlace, streams: Stream, budget: int, *, in_parts: bool
+    planned: Planned, place: ReplicaPlace, streams: Stream, budget: int, *, in_parts: bool, closed: bool
 ) -> Iterator[LogLines | LogsLost]:
     """Yield what follows the place, about so many bytes of it, and move the place along.
 
@@ -49,6 +51,7 @@ def read_lines(
         streams: What is wanted.
         budget: About how many bytes.
         in_parts: The log has a limit, so that what lies in the middle of it may be gone.
+        closed: The attempt had ended before: its files are as they will stay.
     """
     folder = os.path.join(planned.log_dir, str(place.attempt))
     part = Part(0, 0, os.path.join(folder, INDEX))
@@ -67,17 +70,43 @@ def read_lines(
     start = place.offset
     for run in runs:
         text = data[place.offset - start : run.end - start]
-        if len(text) < run.end - place.offset:
+        if len(text) < run.end - place.offset or (not closed and _may_come_later(text, place)):
             return
         place.runs, place.offset = place.runs + 1, run.end
         if run.stream in _WANTED[streams]:
             yield _lines(planned, place.attempt, run, text)
 
 
-def new_reports(planned: Planned, place: ReplicaPlace, began_at: float) -> Iterator[Report]:
-    """Yield the reports that follow the place, and move the place along."""
+def _may_come_later(data: bytes, place: ReplicaPlace) -> bool:
+    """Return whether zeros stand where the file system does not show yet what another host has written.
+
+    NFS may know how long a file is before it has all of it, for it writes pieces in any order. A program may
+    print zeros as well: what stays as it is for some seconds is what it has printed.
+    """
+    now = time.monotonic()
+    if place.zeros_since is not None and now >= place.zeros_since + ZEROS_STAY_S:
+        return False  # this program prints them: it is not made to wait for each of its lines
+    if b"\0" not in data:
+        place.zeros_since = None
+        return False
+    place.zeros_since = place.zeros_since or now
+    return True
+
+
+def new_reports(planned: Planned, place: ReplicaPlace, began_at: float, *, closed: bool) -> Iterator[Report]:
+    """Yield the reports that follow the place, and move the place along.
+
+    Args:
+        planned: Whose they are.
+        place: From where on.
+        began_at: When the attempt began, in seconds since the epoch.
+        closed: The attempt had ended before; until then what the file system shows as zeros may come later.
+    """
     path = os.path.join(planned.log_dir, str(place.attempt), "reports.jsonl")
-    whole, newline, _ = read_part(path, place.reports, _MOST_REPORTS).rpartition(b"\n")
+    data = read_part(path, place.reports, _MOST_REPORTS)
+    if not closed:
+        data = data.partition(b"\0")[0]  # JSON has none
+    whole, newline, _ = data.rpartition(b"\n")
     place.reports += len(whole) + len(newline)
     yield from read_reports(whole.splitlines(), planned.role, planned.replica, place.attempt, began_at)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import pytest
 
 from torchx_core.errors import CorruptRecordError
-from torchx_core.schedulers import Batch, ReplicaChanged, Scheduler
+from torchx_core.schedulers import Batch, LogLines, Progress, ReplicaChanged, Scheduler
 from torchx_core.schedulers.feed import drive
 from torchx_core.schedulers.remote.handler import Handler
 from torchx_core.schedulers.remote.wire import dump
 from torchx_core.schedulers.responses import FollowOptions, Stream
+from torchx_core.schedulers.slurm import replica_log
 from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.node.parts import RECORD
@@ -84,21 +85,56 @@ def test_a_stream_that_is_left_out_hides_nothing_of_the_other(
     assert [line.text for batch in drive(feed, until_now=True) for line in batch.lines()] == ["first", "last"]
 
 
+@pytest.mark.parametrize("name", ["index", "combined.log", "reports.jsonl"])
 def test_what_a_file_system_shows_as_zeros_comes_later(
-    follow: Callable[..., SlurmFeed], tmp_path: Path
+    follow: Callable[..., SlurmFeed], tmp_path: Path, name: str
 ) -> None:
-    """NFS may show how long another host's file is before it shows what is in it; no line comes twice."""
+    """NFS may show how long a file is before all that is in it; nothing is lost, or comes twice."""
     folder = tmp_path / "log" / "0"
-    write(folder, 0, "first", "second")
-    index = folder / "index"
-    whole = index.read_bytes()
-    index.write_bytes(whole[: RECORD.size] + bytes(RECORD.size))
+    write(folder, 0, "first!", "second")
+    (folder / "reports.jsonl").write_text("".join(map(_progress, (0.25, 0.75))))
+    whole = (folder / name).read_bytes()
+    half = len(whole) // 2
+    (folder / name).write_bytes(whole[:half] + bytes(half))
     feed = follow(None)
-    shown = [line.text for batch in drive(feed, until_now=True) for line in batch.lines()]
-    assert shown == ["first"]
-    index.write_bytes(whole)
-    shown += [line.text for batch in drive(feed, until_now=True) for line in batch.lines()]
-    assert shown == ["first", "second"]
+    before = _shown(drive(feed, until_now=True))
+    (folder / name).write_bytes(whole)
+    after = _shown(drive(feed, until_now=True))
+    assert after == (["75%"] if name == "reports.jsonl" else ["second"])
+    assert sorted(before + after) == ["25%", "75%", "first!", "second"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_zeros_that_a_program_prints_are_shown(
+    follow: Callable[..., SlurmFeed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ended: bool
+) -> None:
+    """At once when it has ended, else when they have stayed for a while; after that it waits no more."""
+    folder = tmp_path / "log" / "0"
+    write(folder, 0, "\0", "text", "\0\0", "end")
+    if ended:
+        (folder / "end.json").write_text(json.dumps({"code": 0, "told": False, "time": 2.0}))
+    feed = follow(None)
+    if not ended:
+        assert _shown(drive(feed, until_now=True)) == []
+        monkeypatch.setattr(replica_log, "ZEROS_STAY_S", 0.0)
+    batch = feed.poll()
+    assert batch is not None
+    assert _shown([batch]) == ["\0", "text", "\0\0", "end"]
+
+
+def _progress(fraction: float) -> str:
+    return json.dumps({"type": "progress", "fraction": fraction, "message": "", "time": 1.0}) + "\n"
+
+
+def _shown(batches: Iterable[Batch]) -> list[str]:
+    """Return the lines, and how far the app has said that it is."""
+    found: list[str] = []
+    for event in (event for batch in batches for event in batch.events):
+        if isinstance(event, LogLines):
+            found += event.lines
+        elif isinstance(event, Progress):
+            found.append(f"{event.fraction:.0%}")
+    return found
 
 
 @pytest.mark.parametrize("end", [6, 0, -1, -(1 << 63)])

@@ -77,7 +77,9 @@ class _Follower:
     def read(self, last_attempt: int) -> bool:
         """Take a step; return whether that was one."""
         attempt, before = self._place.attempt, self._place.runs
-        for event in read_lines(self._planned, self._place, Stream.COMBINED, _BUDGET, in_parts=True):
+        for event in read_lines(
+            self._planned, self._place, Stream.COMBINED, _BUDGET, in_parts=True, closed=False
+        ):
             if isinstance(event, LogsLost):
                 assert event.size_bytes
                 assert event.reason == "over log_max_mb"
