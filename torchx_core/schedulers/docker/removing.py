@@ -77,15 +77,16 @@ def _repeat(
     is_there: Callable[[], bool],
     patience_s: float,
 ) -> None:
-    until = time.monotonic() + patience_s
-    while time.monotonic() < until:
+    until: float | None = None
+    while True:
         try:
             return _remove(engine, session, app_id, nonce, is_there)
         except Refused as err:
-            if err.status not in _IN_USE and not err.conflict:
+            # From the first refusal on: to remove a hundred containers may take longer than all patience.
+            until = until or time.monotonic() + patience_s
+            if (err.status not in _IN_USE and not err.conflict) or time.monotonic() >= until:
                 raise
-            time.sleep(_PAUSE_S)  # noqa: TID251  # the other one is at work, and nothing tells
-    return _remove(engine, session, app_id, nonce, is_there)
+            time.sleep(_PAUSE_S)  # noqa: TID251  (the other one is at work, and nothing tells)
 
 
 def _remove(
