@@ -24,6 +24,7 @@ extensions = [
     "sphinx_copybutton",
     "component_usage",
     "cli_reference",
+    "references",
     "resource_table",
     "scheduler_tables",
     "torchx_tables",
