@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from typing import NamedTuple
 
-from torchx_core.supervisor import timeline
+from torchx_core.supervisor import machine, timeline
 from torchx_core.supervisor.limits import Group, confine, group_prefix
 from torchx_core.supervisor.plan import Plan, ReplicaPlan
 from torchx_core.supervisor.reading import read_error_file
@@ -18,9 +18,9 @@ from torchx_core.supervisor.reports import ReportPipe
 from torchx_core.supervisor.spawn import (
     CannotStart,
     Program,
-    Starting,
-    begin,
+    Ready,
     finish,
+    get_ready,
     output_pipe,
     search_path,
 )
@@ -44,6 +44,8 @@ class HostShare(NamedTuple):
     """When the app is ended for its time being over, in seconds since the epoch; None for never."""
     nofile: tuple[int, int]
     """How many files it may have open: its limit, and how far it may raise that."""
+    env: Mapping[str, str]
+    """The variables of its submitter."""
 
 
 class Attempt(NamedTuple):
@@ -67,29 +69,30 @@ class Attempt(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """An attempt whose program is about to run."""
+    """An attempt that is prepared, and whose program is about to run."""
 
+    start: machine.Start
     attempt: Attempt
-    starting: Starting
+    """What it will be, but for the process id."""
+    ready: Ready
     undo: ExitStack
     """Takes back what was prepared."""
 
-    def finish(self) -> Attempt:
-        """Return the attempt once its program runs.
+    def finish(self, pid: int) -> Attempt:
+        """Return the attempt once its program, of which that is the process, runs.
 
         Raises:
-            CannotStart: It does not run.
+            CannotStart: It does not run; what was prepared is taken back.
         """
         with self.undo as undo:
-            finish(self.starting)
+            finish(self.ready, pid)
             undo.pop_all()
-        return self.attempt
+        return self.attempt._replace(pid=pid)
 
 
-def launch(
+def prepare(
     plan: Plan,
-    index: int,
-    number: int,
+    start: machine.Start,
     *,
     app_dir: str,
     name: str,
@@ -97,12 +100,11 @@ def launch(
     listen: Callable[[Channel], Callable[[], None]],
     share: HostShare,
 ) -> Launch:
-    """Prepare the attempt's limits, directory and pipes, and fork what becomes its program.
+    """Prepare the attempt's limits, directory and pipes.
 
     Args:
         plan: The app.
-        index: The replica.
-        number: The attempt.
+        start: Which attempt of which replica.
         app_dir: The app's directory.
         name: What its groups are called by.
         relay: Where its output goes.
@@ -111,12 +113,12 @@ def launch(
         share: What of the host the replica has.
 
     Raises:
-        CannotStart: A limit that it requires cannot be set, or no process can be had.
-        OSError: The directory or the report pipe cannot be made.
+        CannotStart: A limit that it requires cannot be set, or the directory or a pipe cannot be made.
     """
+    index, number = start
     replica = plan.replicas[index]
     directory = os.path.join(replica.log_dir, str(number))
-    with ExitStack() as undo:
+    with _preparing(), ExitStack() as undo:
         group = _confine(plan, index, f"{group_prefix(name)}{index}-{number}")
         undo.callback(group.remove)
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -130,17 +132,26 @@ def launch(
         }
         program = Program(replica.argv, env, replica.cwd, group.entrances, share.nofile)
         sink = relay.sink(directory, index, number)
-        with ExitStack() as theirs:
-            channels: list[Channel] = []
-            ends: list[FileIO] = []
-            for kind in (timeline.STDOUT, timeline.STDERR):
-                ours, end = output_pipe(exact=plan.log_mode == "exact")
-                ends.append(theirs.enter_context(end))
-                channels.append(Channel(ours, kind, sink))
-                undo.callback(listen(channels[-1]))
-            starting = begin(program, *ends)
-        attempt = Attempt(index, number, starting.pid, directory, sink, tuple(channels), reports, group)
-        return Launch(attempt, starting, undo.pop_all())
+        channels: list[Channel] = []
+        ends: list[FileIO] = []
+        for kind in (timeline.STDOUT, timeline.STDERR):
+            ours, end = output_pipe(exact=plan.log_mode == "exact")
+            ends.append(end)
+            undo.callback(end.close)
+            channels.append(Channel(ours, kind, sink))
+            undo.callback(listen(channels[-1]))
+        ready = get_ready(program, *ends)
+        undo.callback(ready.close)
+        attempt = Attempt(index, number, 0, directory, sink, tuple(channels), reports, group)
+        return Launch(start, attempt, ready, undo.pop_all())
+
+
+@contextmanager
+def _preparing() -> Generator[None]:
+    try:
+        yield
+    except OSError as err:
+        raise CannotStart(f"cannot prepare {err.filename}: {err.strerror}", fatal=False) from err
 
 
 def _confine(plan: Plan, index: int, name: str) -> Group:
@@ -156,18 +167,19 @@ def _confine(plan: Plan, index: int, name: str) -> Group:
 
 def _point_at(log_dir: str, number: str) -> None:
     """Let ``current`` name the newest attempt."""
-    temporary = os.path.join(log_dir, f".current.{number}")
-    try:
-        os.symlink(number, temporary)
-        os.replace(temporary, os.path.join(log_dir, "current"))
-    except OSError:
-        return  # a convenience for people: nothing depends on it
+    current, temporary = os.path.join(log_dir, "current"), os.path.join(log_dir, f".current.{number}")
+    with suppress(OSError):  # a convenience for people: nothing depends on it
+        try:
+            os.symlink(number, current)
+        except FileExistsError:
+            os.symlink(number, temporary)
+            os.replace(temporary, current)
 
 
 def _environment(
     replica: ReplicaPlan, directory: str, number: int, app_dir: str, share: HostShare
 ) -> Mapping[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in (RANK0_PORT, DEADLINE)}
+    inherited = {name: value for name, value in share.env.items() if name not in (RANK0_PORT, DEADLINE)}
     meeting = {} if share.port is None else {RANK0_PORT: str(share.port)}
     until = {} if share.until is None else {DEADLINE: f"{share.until:.3f}"}
     env = {
@@ -177,7 +189,7 @@ def _environment(
         "TORCHELASTIC_ERROR_FILE": os.path.join(directory, ERROR_FILE),
         "PET_LOG_DIR": os.path.join(directory, "torchelastic"),
         **replica.env,
-        "PATH": search_path(replica.env.get("PATH", ""), os.environ.get("PATH"), replica.cwd),
+        "PATH": search_path(replica.env.get("PATH", ""), share.env.get("PATH"), replica.cwd),
         "TORCHX_ATTEMPT": str(number),
         APP_MARKER: app_dir,
     }

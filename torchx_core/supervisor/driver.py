@@ -17,7 +17,7 @@ from itertools import chain
 from time import time
 
 from torchx_core.supervisor import gpus, machine, timeline
-from torchx_core.supervisor.attempt import Attempt, HostShare, Launch, launch
+from torchx_core.supervisor.attempt import Attempt, HostShare, Launch, prepare
 from torchx_core.supervisor.final import FinalRecord, without_texts
 from torchx_core.supervisor.journal import Appender, encode_event
 from torchx_core.supervisor.limits import Group
@@ -40,7 +40,7 @@ from torchx_core.supervisor.relay import Channel, Relay
 from torchx_core.supervisor.reports import BadReport, parse_report
 from torchx_core.supervisor.shape import is_number
 from torchx_core.supervisor.signals import signal_name, signal_pipe
-from torchx_core.supervisor.spawn import EXACT_SIZE, CannotStart, pipe_size
+from torchx_core.supervisor.spawn import EXACT_SIZE, CannotStart, begin_all, pipe_size
 from torchx_core.supervisor.tree import (
     children,
     descendants,
@@ -94,6 +94,7 @@ class Supervisor:
         self._groups: list[Group] = []
         self._tally = Tally()
         self._nofile = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._env = dict(os.environ)
         self._signals = signal_pipe(signal.SIGCHLD, signal.SIGTERM)
         self._signalled = False
 
@@ -198,7 +199,7 @@ class Supervisor:
         return [start for start in dict.fromkeys(starts) if machine.is_due(self._state, start)]
 
     def _start(self, starts: list[machine.Start]) -> None:
-        """Start programs: while one is loaded, the next is prepared."""
+        """Start programs: all are prepared, then all begin, so that they are loaded at the same time."""
         for start in starts:
             self._clear_away(start.replica)  # all of them first: it takes what any replica has printed
         launches: list[Launch] = []
@@ -206,25 +207,27 @@ class Supervisor:
         while starts and not failures:
             start = starts.pop(0)
             try:
-                launches.append(self._launch(start, launches))
+                launches.append(self._prepare(start, launches))
             except CannotStart as err:
-                failures.append(_failure(start, str(err), fatal=err.fatal))
-            except OSError as err:
-                failures.append(_failure(start, f"cannot prepare {err.filename}: {err.strerror}"))
-        self._todo.extendleft(reversed(starts))
-        for each in launches:
+                failures.append(_failure(start, err))
+        pids, refusal = begin_all([each.ready for each in launches])
+        for each in (later := launches[len(pids) :]):
+            each.undo.close()
+        if refusal is not None:
+            failures.append(_failure(later.pop(0).start, refusal))
+        self._todo.extendleft(reversed([*(each.start for each in later), *starts]))
+        for each, pid in zip(launches, pids, strict=False):
             try:
-                self._started(each.finish())
+                self._started(each.finish(pid))
             except CannotStart as err:
-                start = machine.Start(each.attempt.replica, each.attempt.number)
-                failures.append(_failure(start, str(err), fatal=err.fatal))
+                failures.append(_failure(each.start, err))
         # Only now: whoever runs must be known to do so when the machine decides what becomes of the others.
         for failure in failures:
             if machine.is_due(self._state, machine.Start(failure.replica, failure.attempt)):
                 self._feed(failure)
 
-    def _launch(self, start: machine.Start, launches: list[Launch]) -> Launch:
-        index, number = start
+    def _prepare(self, start: machine.Start, launches: list[Launch]) -> Launch:
+        index = start.replica
         # The latest first: they are of its own role.
         running = chain(
             (each.attempt.replica for each in reversed(launches)),
@@ -232,11 +235,10 @@ class Supervisor:
         )
         port = self._ports.shown_to(index, running)
         until = ends_at(self._plan, self._state.began_at)
-        share = HostShare(gpus.shown_to(index, self._plan, self._gpus), port, until, self._nofile)
-        return launch(
+        share = HostShare(gpus.shown_to(index, self._plan, self._gpus), port, until, self._nofile, self._env)
+        return prepare(
             self._plan,
-            index,
-            number,
+            start,
             app_dir=self._dir,
             name=self._name,
             relay=self._relay,
@@ -490,8 +492,8 @@ class Supervisor:
         self._on_space()
 
 
-def _failure(start: machine.Start, msg: str, *, fatal: bool = False) -> machine.StartFailed:
-    return machine.StartFailed(time(), start.replica, start.attempt, msg, fatal)
+def _failure(start: machine.Start, error: CannotStart) -> machine.StartFailed:
+    return machine.StartFailed(time(), start.replica, start.attempt, str(error), error.fatal)
 
 
 def _entry(kind: int, offset: int = 0, size: int = 0, replica: int = 0, attempt: int = 0) -> timeline.Entry:

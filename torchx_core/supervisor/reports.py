@@ -30,8 +30,11 @@ class ReportPipe:
         What an earlier attempt has put there gives way: a regular file cannot wake anybody.
         """
         self.path = path
-        self.remove()
-        os.mkfifo(path, 0o600)
+        try:
+            os.mkfifo(path, 0o600)
+        except FileExistsError:
+            self.remove()
+            os.mkfifo(path, 0o600)
         self.pipe: FileIO = FileIO(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
         self._rest = b""
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 import signal
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from io import FileIO
@@ -51,12 +51,21 @@ class CannotStart(Exception):
 _TRANSIENT = {11, 12, 23, 24, 26}  # EAGAIN ENOMEM ENFILE EMFILE ETXTBSY
 
 
-class Starting(NamedTuple):
-    """A forked child that is about to become its program, or to say why it cannot."""
+class Ready(NamedTuple):
+    """All that a fork needs to become a program, or to say why it cannot."""
 
-    pid: int
-    failure: FileIO
-    """The pipe by which it says so; closed once the program runs."""
+    program: Program
+    path: str
+    """Where the program lies."""
+    stdout: FileIO
+    stderr: FileIO
+    failure: tuple[FileIO, FileIO]
+    """The pipe by which it says why not: where we read, and where it writes; closed once the program runs."""
+
+    def close(self) -> None:
+        """Close what is open for it."""
+        for end in (self.stdout, self.stderr, *self.failure):
+            end.close()
 
 
 def output_pipe(*, exact: bool) -> tuple[FileIO, FileIO]:
@@ -79,21 +88,38 @@ def output_pipe(*, exact: bool) -> tuple[FileIO, FileIO]:
     return FileIO(read), FileIO(write, "w")
 
 
-def begin(program: Program, stdout: FileIO, stderr: FileIO) -> Starting:
-    """Fork what will run the program, in a session of its own; `finish` waits until it does.
+def get_ready(program: Program, stdout: FileIO, stderr: FileIO) -> Ready:
+    """Prepare what `begin_all` forks.
 
     Raises:
         CannotStart: The kernel said no.
     """
-    parent = os.getpid()
+    _ignored()  # found here once, not by each child
     path = find_program(program.argv[0], program.env.get("PATH", os.defpath))
     with _kernel():
-        fail_r, fail_w = map(FileIO, os.pipe(), "rw")
-        with fail_w:
+        read, write = map(FileIO, os.pipe(), "rw")
+    return Ready(program, path, stdout, stderr, (read, write))
+
+
+def begin_all(ready: Sequence[Ready]) -> tuple[list[int], CannotStart | None]:
+    """Fork what will run the programs, each in a session of its own; `finish` waits until one does.
+
+    Nothing else is done in between: after a fork each page of memory that is written to has to be copied.
+
+    Returns:
+        The process ids, and what the kernel said if those are not all.
+    """
+    parent = os.getpid()
+    pids: list[int] = []
+    for each in ready:
+        try:
             pid = os.fork()
-            if pid == 0:
-                _become(path, program, parent, stdout.fileno(), stderr.fileno(), fail_w.fileno())
-    return Starting(pid, fail_r)
+        except OSError as err:
+            return pids, _refusal(err)
+        if pid == 0:
+            _become(each, parent)
+        pids.append(pid)
+    return pids, None
 
 
 @contextmanager
@@ -101,19 +127,25 @@ def _kernel() -> Generator[None]:
     try:
         yield
     except OSError as err:
-        raise CannotStart(f"cannot start a process: {err.strerror}", fatal=False) from err
+        raise _refusal(err) from err
 
 
-def finish(starting: Starting) -> None:
+def _refusal(error: OSError) -> CannotStart:
+    return CannotStart(f"cannot start a process: {error.strerror}", fatal=False)
+
+
+def finish(ready: Ready, pid: int) -> None:
     """Return once the program runs, so that a missing binary is known here.
 
     Raises:
         CannotStart: It does not.
     """
-    with starting.failure:
-        problem = starting.failure.read(4096)
+    failure, theirs = ready.failure
+    theirs.close()  # the others that begin now have it too, until their programs run
+    problem = failure.read(4096)
+    ready.close()
     if problem:
-        os.waitpid(starting.pid, 0)
+        os.waitpid(pid, 0)
         number, _, what = problem.decode("utf-8", "replace").partition(":")
         raise CannotStart(what, fatal=int(number) not in _TRANSIENT)
 
@@ -144,8 +176,9 @@ def find_program(name: str, path: str) -> str:
     return next((p for p in places if os.access(p, os.X_OK) and not os.path.isdir(p)), name)
 
 
-def _become(path: str, program: Program, parent: int, out_w: int, err_w: int, fail_w: int) -> NoReturn:
+def _become(ready: Ready, parent: int) -> NoReturn:
     """Turn the forked child into the program; on failure tell the parent which step failed."""
+    program = ready.program
     what = "cannot prepare the process"
     try:
         os.setsid()
@@ -155,7 +188,7 @@ def _become(path: str, program: Program, parent: int, out_w: int, err_w: int, fa
         # The kernel should take the program before its supervisor when memory runs out.
         _try_write("/proc/self/oom_score_adj", "500")
         _restore_signals()
-        _redirect(out_w, err_w)
+        _redirect(ready.stdout.fileno(), ready.stderr.fileno())
         if program.nofile:
             import resource  # imported here: the supervisor itself may not need it
 
@@ -163,11 +196,11 @@ def _become(path: str, program: Program, parent: int, out_w: int, err_w: int, fa
         what = f"cannot enter directory {program.cwd!r}"
         os.chdir(program.cwd)
         what = f"cannot execute {program.argv[0]!r}"
-        os.execve(path, program.argv, program.env)
+        os.execve(ready.path, program.argv, program.env)
     except BaseException as err:  # noqa: BLE001  # the child must report and leave, whatever happened
         number = (err.errno or 0) if isinstance(err, OSError) else 0
         why = os.strerror(number) if number else str(err)
-        os.write(fail_w, f"{number}:{what}: {why}".encode("utf-8", "replace")[:4000])
+        os.write(ready.failure[1].fileno(), f"{number}:{what}: {why}".encode("utf-8", "replace")[:4000])
     os._exit(127)
 
 
