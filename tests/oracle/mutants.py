@@ -45,8 +45,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "what was prepared for a program is taken back though it runs",
         f"{CORE}/supervisor/attempt.py",
-        "            undo.pop_all()\n        return self.attempt\n",
-        "        return self.attempt\n",
+        "            undo.pop_all()\n        return self.attempt._replace(pid=pid)\n",
+        "        return self.attempt._replace(pid=pid)\n",
     ),
     Mutant("the last lines of an attempt are not waited for", DRIVER, "self._take_rest(attempt)\n", "pass\n"),
     Mutant(
