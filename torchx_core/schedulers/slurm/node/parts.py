@@ -58,6 +58,15 @@ def parts_of(folder: str, name: str) -> list[Part]:
     return sorted(found)
 
 
+class _Stored(NamedTuple):
+    """A part that does not grow any more."""
+
+    folder: str
+    text: str
+    index: Part | None
+    size: int
+
+
 class Kept:
     """The parts of one log of a replica, over all its attempts: the oldest go, but for the beginning."""
 
@@ -76,7 +85,7 @@ class Kept:
         self._head_left = most // 4
         self._most = most - most // 4 - self.part_size
         self._size = 0
-        self._stored: deque[tuple[str, int, int]] = deque()
+        self._stored: deque[_Stored] = deque()
         for number in range(attempt):
             folder = os.path.join(log_dir, str(number))
             for part in parts_of(folder, name):
@@ -84,34 +93,34 @@ class Kept:
 
     def store(self, folder: str, offset: int) -> None:
         """Take notice of a part that does not grow any more; delete the oldest ones, if that is too much."""
-        files = [part_path(folder, self._name, offset), *(part.path for part in self._index(folder, offset))]
-        size = sum(map(file_size, files))
+        text, index = part_path(folder, self._name, offset), self._index(folder, offset)
+        size = file_size(text) + (0 if index is None else file_size(index.path))
         if self._head_left > self.part_size // 2:
             self._head_left -= size
             return
-        self._stored.append((folder, offset, size))
+        self._stored.append(_Stored(folder, text, index, size))
         self._size += size
         while self._size > self._most:
-            self._delete(*self._stored.popleft())
+            self._delete(self._stored.popleft())
 
-    def _delete(self, folder: str, offset: int, size: int) -> None:
+    def _delete(self, stored: _Stored) -> None:
         """Delete a part, its index first: a reader would wait for text that an index tells of.
 
         A task that dies in between leaves text that nobody reads, which the next attempt finds.
         """
-        self._size -= size
-        is_last = not self._stored or self._stored[0][0] != folder
-        for index in self._index(folder, offset):
-            if is_last and not _leave_end(folder, index):
+        self._size -= stored.size
+        is_last = not self._stored or self._stored[0].folder != stored.folder
+        if stored.index is not None:
+            if is_last and not _leave_end(stored.folder, stored.index):
                 return
-            _delete(index.path)
-        _delete(part_path(folder, self._name, offset))
+            _delete(stored.index.path)
+        _delete(stored.text)
 
-    def _index(self, folder: str, offset: int) -> list[Part]:
+    def _index(self, folder: str, offset: int) -> Part | None:
         """Return the index of the part, if it has one."""
         if self._name != COMBINED:
-            return []
-        return [part for part in parts_of(folder, INDEX) if part.offset == offset]
+            return None
+        return next((part for part in parts_of(folder, INDEX) if part.offset == offset), None)
 
 
 def _leave_end(folder: str, index: Part) -> bool:
