@@ -63,7 +63,7 @@ class _Stored(NamedTuple):
 
     folder: str
     text: str
-    index: Part | None
+    index_part: Part | None
     size: int
 
 
@@ -110,10 +110,10 @@ class Kept:
         """
         self._size -= stored.size
         is_last = not self._stored or self._stored[0].folder != stored.folder
-        if stored.index is not None:
-            if is_last and not _leave_end(stored.folder, stored.index):
+        if stored.index_part is not None:
+            if is_last and not _leave_end(stored.folder, stored.index_part):
                 return
-            _delete(stored.index.path)
+            _delete(stored.index_part.path)
         _delete(stored.text)
 
     def _index(self, folder: str, offset: int) -> Part | None:
