@@ -65,7 +65,7 @@ test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow o
 test-slow: .venv/dev.stamp .venv/accelerate.stamp .venv-sinks/sinks.stamp .venv-lineage/beside.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
 	$(BIN)/pytest -n $(SLOW_WORKERS) --dist loadfile -m $(SLOW) $(PYTEST_ARGS) || $(call alone,-m $(SLOW) $(PYTEST_ARGS))
 
-test-deployment: .venv/dev.stamp .venv-celery/beside.stamp .venv-runners/beside.stamp docker-engine celery-servers browser ## run the tests of whole deployments, fifty minutes
+test-deployment: .venv/dev.stamp .venv-celery/beside.stamp .venv-kubernetes/beside.stamp .venv-runners/beside.stamp docker-engine celery-servers browser ## run the tests of whole deployments, fifty minutes
 	$(BIN)/pytest -m deployment $(PYTEST_ARGS)
 
 test-airflow-versions: $(AIRFLOWS:%=.venv-airflow-%/dev.stamp) ## test the Airflow package with older Airflows
@@ -187,7 +187,7 @@ constraints: ## resolve the newest versions into constraints/dev.txt
 	constraints/resolve_sinks.sh
 
 clean: ## remove what make made
-	rm -rf .venv .venv-peer .venv-sinks .venv-lineage .venv-celery .venv-runners .venv-airflow-* .venv-prefect-* .venv-debian-* build dist docs/_build .coverage .coverage.*
+	rm -rf .venv .venv-peer .venv-sinks .venv-lineage .venv-celery .venv-kubernetes .venv-runners .venv-airflow-* .venv-prefect-* .venv-debian-* build dist docs/_build .coverage .coverage.*
 
 .venv/uv.stamp:
 	@constraints/make_venv.sh $(PYTHON) .venv

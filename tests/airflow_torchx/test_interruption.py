@@ -9,6 +9,7 @@ import pytest
 from local_apps import app_of
 from task_tries import make_try
 
+from airflow_torchx import _interruption
 from airflow_torchx._arguments import OnWorkerShutdown
 from airflow_torchx._attachment import Attachment
 from airflow_torchx._engine import AirflowException
@@ -16,6 +17,7 @@ from airflow_torchx._interruption import Interruption
 from airflow_torchx._log import AppLog
 from airflow_torchx._ownership import NotSubmittedError
 from airflow_torchx._record import AirflowUnavailableError, Record
+from airflow_torchx._sight import ends_with_task
 from airflow_torchx._tries import TaskTry
 from torchx_core.errors import SchedulerError
 from torchx_core.launch import AppRequest
@@ -160,6 +162,52 @@ def test_a_worker_shutdown_can_cancel(task: Task, policy: OnWorkerShutdown, numb
     with pytest.raises(AirflowException, match="because the Airflow worker shut down"):
         task.follow(policy=policy, number=number)
     assert task.status().state is AppState.CANCELLED
+
+
+IN_A_POD = "AIRFLOW_IS_K8S_EXECUTOR_POD"
+
+
+@pytest.mark.parametrize("server_is_down", [False, True])
+def test_a_pod_that_ends_waits_for_its_local_app(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, server_is_down: bool
+) -> None:
+    """The app would end with the container: it is cancelled, and has its grace period to save its work."""
+    monkeypatch.setenv(IN_A_POD, "True")
+    monkeypatch.setattr(_interruption, "LAST_LINES_S", 0.0)
+    task.killed, task.server_is_down, task.grace_s = True, server_is_down, 600.0
+    task.ready, saved = tmp_path / "ready", tmp_path / "saved"
+    save = f"sleep 1; touch '{saved}'; exit 0"
+    with pytest.raises(AirflowException, match="because the Airflow worker shut down"):
+        task.follow("sh", "-c", f'trap "{save}" TERM; touch "{task.ready}"; while :; do sleep 0.05; done')
+    assert saved.exists()
+    assert task.status().state is AppState.CANCELLED
+
+
+def test_a_users_act_in_a_pod_is_not_waited_for(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow kills the task after five seconds then, as anywhere."""
+    monkeypatch.setenv(IN_A_POD, "True")
+    test_an_app_that_takes_its_time_to_end_does_not_hold_the_task(task, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "app", "ends"),
+    [
+        (IN_A_POD, "local_cwd://s/app", True),
+        ("AIRFLOW_IS_EXECUTOR_CONTAINER", "local_dir://s/app", True),
+        (IN_A_POD, "local_cwd@gpu-box://s/app", False),
+        (IN_A_POD, "local_docker://s/app", False),
+        (IN_A_POD, "its app", False),
+        ("ANOTHER", "local_cwd://s/app", False),
+    ],
+)
+def test_a_local_app_ends_with_a_container_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, name: str, app: str, *, ends: bool
+) -> None:
+    """Whatever runs elsewhere does not, and nothing does where a worker runs many tasks."""
+    monkeypatch.setenv(name, "True")
+    assert ends_with_task(app) is ends
 
 
 def test_a_cancel_that_fails_is_tried_again(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ for i in range(4):
     print("line", i, flush=True)
 """
 
-def dag(dag_id, *, retries=2, dagrun_timeout=None, role={}, **arguments):
+def dag(dag_id, *, retries=2, dagrun_timeout=None, role={}, cfg="grace_s=1", **arguments):
     with DAG(
         dag_id,
         schedule=None,
@@ -42,7 +42,7 @@ def dag(dag_id, *, retries=2, dagrun_timeout=None, role={}, **arguments):
         TorchXRunOperator(
             task_id="t",
             app=app("python3", "-c", CODE, "{{ params.folder }}", env={"API_TOKEN": "hunter22"}, **role),
-            cfg="grace_s=1",
+            cfg=cfg,
             retries=retries,
             retry_delay=timedelta(seconds=1),
             **arguments,

@@ -9,7 +9,15 @@ from torchx_core.launch.document import (
     to_document,
 )
 from torchx_core.launch.patience import Patience
-from torchx_core.launch.target import DEFAULT_SCHEDULER, Cfg, Target, check_target, make_cfg, target_options
+from torchx_core.launch.target import (
+    DEFAULT_SCHEDULER,
+    Cfg,
+    Target,
+    check_target,
+    make_cfg,
+    runs_on_this_host,
+    target_options,
+)
 
 __all__ = [
     "DEFAULT_SCHEDULER",
@@ -23,6 +31,7 @@ __all__ = [
     "make_app",
     "make_cfg",
     "make_component",
+    "runs_on_this_host",
     "target_options",
     "to_document",
 ]

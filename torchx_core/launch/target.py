@@ -11,11 +11,29 @@ from torchx_core.runner import Runner, get_runner
 from torchx_core.schedulers.unsupported import UNSUPPORTED
 from torchx_core.specs import CfgVal, runopts
 
-__all__ = ["DEFAULT_SCHEDULER", "Cfg", "Target", "check_target", "make_cfg", "target_options"]
+__all__ = [
+    "DEFAULT_SCHEDULER",
+    "Cfg",
+    "Target",
+    "check_target",
+    "make_cfg",
+    "runs_on_this_host",
+    "target_options",
+]
 
 DEFAULT_SCHEDULER = "local_cwd"
 Cfg: TypeAlias = Mapping[str, CfgVal] | str | None
 """Options of a scheduler: by name, or as text (``log_dir=/logs,grace_s=5``)."""
+
+
+def runs_on_this_host(scheduler: str) -> bool:
+    """Return whether the scheduler's apps are processes of the host, or the container, that submits them.
+
+    Example:
+        >>> runs_on_this_host("local_cwd"), runs_on_this_host("local_cwd@gpu-box"), runs_on_this_host("slurm")
+        (True, False, False)
+    """
+    return scheduler in {"local_cwd", "local_dir"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

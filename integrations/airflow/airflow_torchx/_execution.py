@@ -24,7 +24,7 @@ from airflow_torchx._memory import ProbingMemory, StoreMemory
 from airflow_torchx._outcome import deliver
 from airflow_torchx._record import AirflowUnavailableError
 from airflow_torchx._shown import Shown, ShownLine
-from airflow_torchx._sight import LOOK_AGAIN_S, OutOfSightError
+from airflow_torchx._sight import LOOK_AGAIN_S, OutOfSightError, ends_with_task
 from airflow_torchx.hooks import TorchXHook
 from airflow_torchx.links.torchx import page_link
 from torchx_core.errors import InvalidInputError, SchedulerError, TorchXError, UnknownSchedulerException
@@ -101,6 +101,9 @@ class Execution:
             self._links.show(attachment)
             # A second deferral in one try would make the triggerer write its log over that of the first.
             if follow_s is None or attachment.record.unwatched or self._this_try.is_rescheduled:
+                return attachment.follow()
+            if ends_with_task(attachment.handle):
+                _engine.emit("info", f"not deferred: {attachment.handle} would end with this try's container")
                 return attachment.follow()
             return attachment.follow_for(follow_s)
 

@@ -12,6 +12,7 @@ from airflow_torchx._attachment import Attachment
 from airflow_torchx._engine import AirflowException
 from airflow_torchx._plan import OnKill, judge_kill, reason_of_worker
 from airflow_torchx._record import AirflowUnavailableError
+from airflow_torchx._sight import ends_with_task
 from airflow_torchx._tries import TaskTry
 from torchx_core.errors import SchedulerError
 
@@ -91,16 +92,24 @@ class Interruption:
             raise AirflowException(self._reason)
 
     def _go(self, attachment: Attachment) -> None:
-        """Cancel and watch for the last lines, or leave at once."""
+        """Cancel and watch for the last lines, or leave at once.
+
+        An app that ends with this process cannot be left. As long as the pod lasts, it may save its work.
+        """
+        ends_too = ends_with_task(attachment.name)
         try:
             state = self._present_state()
         except AirflowUnavailableError:
-            # Not knowing who wants it, leave the app alone. If nobody comes for it, its lease ends it.
-            self._leave(attachment)
-        if judge_kill(state, self._on_worker_shutdown, is_last_try=self._try.is_last) is OnKill.DETACH:
+            if not ends_too:
+                # Not knowing who wants it, leave the app alone. If nobody comes for it, its lease ends it.
+                self._leave(attachment)
+            state = "running"
+        choice = "cancel" if ends_too else self._on_worker_shutdown
+        if judge_kill(state, choice, is_last_try=self._try.is_last) is OnKill.DETACH:
             self._leave(attachment)
         self._reason = reason_of_worker(state)
-        self._gone_by = monotonic() + LAST_LINES_S
+        if not (ends_too and state == "running"):
+            self._gone_by = monotonic() + LAST_LINES_S
         self._cancel(attachment)
 
     def _cancel(self, attachment: Attachment) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from socket import gethostname
@@ -11,12 +12,14 @@ from time import time
 from airflow_torchx._record import Record
 from airflow_torchx._tries import TaskTry
 from torchx_core.errors import TorchXError
+from torchx_core.launch import runs_on_this_host
 from torchx_core.specs import AppState, AppStatus, parse_app_handle, split_place
 
 __all__ = [
     "LOOK_AGAIN_S",
     "LostAppError",
     "OutOfSightError",
+    "ends_with_task",
     "kept_end",
     "look_elsewhere",
     "may_be_elsewhere",
@@ -35,7 +38,19 @@ LOOK_FOR_S = 1800.0
 """How long to look where no lease says by when the app is over."""
 LONGEST_END = 20_000
 """How many characters of JSON are kept of an app's end."""
+OWN_CONTAINER = ("AIRFLOW_IS_K8S_EXECUTOR_POD", "AIRFLOW_IS_EXECUTOR_CONTAINER")
+"""What is set where an executor gives each try a container: Kubernetes, and those of ECS and Batch."""
 ADVICE = "give the task a queue that the workers of one host serve"
+
+
+def ends_with_task(app: str) -> bool:
+    """Return whether the app ends with the process of this try, whose container is there for it alone.
+
+    Args:
+        app: Its handle; words that say that there is none yet are true of no app.
+    """
+    is_alone = any(os.environ.get(name) for name in OWN_CONTAINER)
+    return is_alone and runs_on_this_host(app.partition("://")[0])
 
 
 def this_host() -> str:

@@ -14,7 +14,14 @@ from pydantic import BaseModel, Field
 from typing_extensions import override
 
 from torchx_core.errors import InvalidInputError, UnknownSchedulerException
-from torchx_core.launch import DEFAULT_SCHEDULER, AppRequest, Target, make_app, target_options
+from torchx_core.launch import (
+    DEFAULT_SCHEDULER,
+    AppRequest,
+    Target,
+    make_app,
+    runs_on_this_host,
+    target_options,
+)
 from torchx_core.runner import Runner
 from torchx_core.schedulers.secrets import secret_parts
 from torchx_core.specs import NULL_RESOURCE, AppHandle, get_named_resources, parse_app_handle
@@ -29,8 +36,6 @@ ROLE: Final = "flow"
 """The app's one role, with one replica: the process that runs the flow."""
 DEFAULT_LEASE_S: Final = 86_400.0
 """A flow run does well without its worker, so the lease only has to end what everybody forgot."""
-_ON_THIS_HOST: Final = ("local_cwd", "local_dir")
-"""Schedulers whose apps inherit the worker's environment, and run the worker's own Python."""
 
 
 class _AppFields(BaseModel):
@@ -107,7 +112,9 @@ class TorchXJobConfiguration(_AppFields, BaseJobConfiguration):
     ) -> None:
         """Complete command and environment; Prefect calls it once, before `request`."""
         super().prepare_for_flow_run(flow_run, deployment, flow, work_pool, worker_name, worker_id)
-        if self.scheduler not in _ON_THIS_HOST:
+        if not runs_on_this_host(
+            self.scheduler
+        ):  # otherwise it inherits our environment, and runs our Python
             return
         if self.command == self._base_flow_run_command():
             # `prefect` need not be on PATH, and the one that is may belong to another environment.
