@@ -46,7 +46,7 @@ class KubernetesAirflow(AirflowServer):
         self._socket = engine.root / "engine.sock"
         port = self._env["AIRFLOW__API__PORT"]
         self.url = f"http://{cluster.address}:{port}"
-        self._env |= {
+        new = {
             "AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor",
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__API__BASE_URL": self.url,
@@ -58,6 +58,7 @@ class KubernetesAirflow(AirflowServer):
             "AIRFLOW__KUBERNETES_EXECUTOR__WORKER_CONTAINER_TAG": PYTHON_IMAGE.partition(":")[2],
             "DOCKER_HOST": engine.url,
         }
+        self._env.update(new)
 
     def start(self, dags: str) -> None:
         """Start all components with these DAGs, and wait until they answer."""
@@ -68,14 +69,13 @@ class KubernetesAirflow(AirflowServer):
     def _pod(self) -> dict[str, object]:
         """Return what every worker's pod begins with."""
         folders = [volume.split(":")[0] for volume in environment_volumes()]
-        ours = [str(self.home / part) for part in ("dags", "logs", "folders")]
-        paths = [*folders, *ours, str(self._socket)]
-        env = {
-            name: value
-            for name, value in self._env.items()
-            if name.startswith(("AIRFLOW", "TORCHX_", "DOCKER_"))
-        }
-        env["PATH"] = f"{PYTHON.parent}:{Path(sys.base_prefix, 'bin')}:/bin"
+        shared = [str(self.home / part) for part in ("dags", "logs", "folders")]
+        paths = [*folders, *shared, str(self._socket)]
+        ours = ("AIRFLOW", "TORCHX_", "DOCKER_")
+        env = [
+            {"name": "PATH", "value": f"{PYTHON.parent}:{Path(sys.base_prefix, 'bin')}:/bin"},
+            *({"name": name, "value": value} for name, value in self._env.items() if name.startswith(ours)),
+        ]
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -88,7 +88,7 @@ class KubernetesAirflow(AirflowServer):
                         "name": "base",
                         "image": PYTHON_IMAGE,
                         "imagePullPolicy": "Never",
-                        "env": [{"name": name, "value": value} for name, value in env.items()],
+                        "env": env,
                         "volumeMounts": [
                             {"name": f"v{i}", "mountPath": path, "readOnly": path in folders}
                             for i, path in enumerate(paths)
