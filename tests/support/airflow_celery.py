@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 from pathlib import Path
 
-from airflow_server import AirflowServer, Task
+from airflow_server import AirflowServer, Task, logged_in
 from daemons import ends
 from hosts import Host, Network, own_folders, why_no_hosts
 from postgres import POSTGRES, start_postgres, why_no_postgres
@@ -153,12 +152,7 @@ class CeleryAirflow(AirflowServer):
 
     def logged(self, task: Task, try_number: int) -> str:
         """Return what the log files of one try have, on all hosts: Airflow's page asks its last worker."""
-        place = f"logs/dag_id={task.dag_id}/run_id={task.run_id}/task_id=t/attempt={try_number}.log*"
-        files = sorted((self.home / "hosts").glob(f"*/{place}"))
-        records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-        return "\n".join(
-            record["event"] for record in sorted(records, key=lambda each: str(each["timestamp"]))
-        )
+        return logged_in((self.home / "hosts").glob("*/logs"), task, try_number)
 
     def restore(self) -> None:
         """Switch on what is off, start the workers that are not there, and let all of them take tasks."""

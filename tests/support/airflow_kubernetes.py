@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from airflow_server import AirflowServer, Task
+from airflow_server import AirflowServer, Task, logged_in
 from docker_engine import DockerEngine
 from docker_images import PYTHON_IMAGE, environment_volumes
 from kubernetes_cluster import KubernetesCluster, Pod, why_no_kubernetes
@@ -110,6 +110,10 @@ class KubernetesAirflow(AirflowServer):
     def runner(self) -> Runner:
         """Return what sees the apps of the engine."""
         return get_runner(docker_host=self._env["DOCKER_HOST"])
+
+    def log(self, task: Task, try_number: int = 1) -> str:
+        """Return what the log file of one try has: Airflow's page adds what its running pod has printed."""
+        return logged_in([self.home / "logs"], task, try_number)
 
     # --- what an operator does, and fate
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from daemons import ends, free_port, start_daemon
 
 from torchx_core.testing import wait_until
 
-__all__ = ["START_TIMEOUT_S", "AirflowServer", "Task"]
+__all__ = ["START_TIMEOUT_S", "AirflowServer", "Task", "logged_in"]
 
 START_TIMEOUT_S = 900.0
 STOP_TIMEOUT_S = 10.0
@@ -53,6 +53,15 @@ class Task(NamedTuple):
     def path(self) -> str:
         """Where the API has it."""
         return f"{self.run_path}/taskInstances/t"
+
+
+def logged_in(folders: Iterable[Path], task: Task, try_number: int) -> str:
+    """Return what the log files of one try have in these folders of logs, the oldest record first."""
+    place = f"dag_id={task.dag_id}/run_id={task.run_id}/task_id=t/attempt={try_number}.log*"
+    files = sorted(file for folder in folders for file in folder.glob(place))
+    lines = [line for file in files for line in file.read_text().splitlines(keepends=True)]
+    records = [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may not be whole yet
+    return "\n".join(record["event"] for record in sorted(records, key=lambda each: str(each["timestamp"])))
 
 
 class AirflowServer:

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,6 +126,9 @@ class KubernetesCluster:
         self.network.stop()
         for kept in self.home.glob("nodes/*/lib/containerd/io.containerd.grpc.v1.cri/*/*"):
             for group in Path("/sys/fs/cgroup").glob(f"*/k8s.io/{kept.name}"):
+                group.rmdir()
+        for group in Path("/sys/fs/cgroup").glob("*/k8s.io"):
+            with suppress(OSError):  # somebody else's containers are in it
                 group.rmdir()
 
     def _client(self) -> dict[str, object]:
