@@ -112,10 +112,8 @@ class TorchXJobConfiguration(_AppFields, BaseJobConfiguration):
     ) -> None:
         """Complete command and environment; Prefect calls it once, before `request`."""
         super().prepare_for_flow_run(flow_run, deployment, flow, work_pool, worker_name, worker_id)
-        if not runs_on_this_host(
-            self.scheduler
-        ):  # otherwise it inherits our environment, and runs our Python
-            return
+        if not runs_on_this_host(self.scheduler):
+            return  # what does inherits this process's environment, and runs its Python
         if self.command == self._base_flow_run_command():
             # `prefect` need not be on PATH, and the one that is may belong to another environment.
             self.command = shlex.join([sys.executable, "-m", *shlex.split(self.command)])
