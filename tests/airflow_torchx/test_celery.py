@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from airflow_celery import WORKERS, CeleryAirflow, why_no_celery
-from airflow_jobs import CODE, Job
+from airflow_jobs import Job, placed_dags
 from docker_engine import why_no_engine
 from docker_images import PYTHON_IMAGE, stocked_engine
 from local_apps import running
@@ -23,24 +23,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]
 
-DAGS = f"""
-{CODE}
-import os
-from airflow_torchx import _execution
-from airflow_torchx.operators import torchx
-from torchx_core.specs import BindMount
-
-_execution.LOOK_AGAIN_S = 9.0  # sooner, Airflow takes the end of the first process for that of the second
-torchx.DEFER_AFTER_S = 0.5
-FOLDERS = os.environ["AIRFLOW_HOME"] + "/folders"
-DOCKER = dict(image="{PYTHON_IMAGE}", mounts=[BindMount(FOLDERS, FOLDERS, read_only=True)])
-
-for form in ("followed", "deferred"):
-    dag(f"{{form}}-local", scheduler="local_cwd", deferrable=form == "deferred")
-    dag(f"{{form}}-docker", scheduler="local_docker", deferrable=form == "deferred", role=DOCKER)
-dag("short-local", scheduler="local_cwd", lease_s=20.0)
-"""
-
 
 @pytest.fixture(scope="module")
 def celery(private_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CeleryAirflow]:
@@ -51,7 +33,7 @@ def celery(private_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         airflow = CeleryAirflow(tmp_path_factory.mktemp("airflow"), engine.url)
         (airflow.home / "folders").mkdir()
         try:
-            airflow.start(DAGS)
+            airflow.start(placed_dags(PYTHON_IMAGE))
             yield airflow
         finally:
             airflow.stop()

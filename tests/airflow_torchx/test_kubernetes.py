@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from airflow_jobs import CODE, Job
+from airflow_jobs import Job, placed_dags
 from airflow_kubernetes import KubernetesAirflow, why_no_kubernetes_executor
 from docker_engine import why_no_engine
 from docker_images import PYTHON_IMAGE, stocked_engine
-from kubernetes_cluster import KubernetesCluster
+from kubernetes_cluster import KubernetesCluster, Pod
 from local_apps import running
 
 from torchx_core.specs import AppState
@@ -24,35 +24,21 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Airflow's own are not ours to mend
 ]
 
-DAGS = f"""
-{CODE}
-import os
-from airflow_torchx import _execution
-from airflow_torchx.operators import torchx
-from torchx_core.specs import BindMount
-
-_execution.LOOK_AGAIN_S = 9.0  # sooner, Airflow takes the end of the first process for that of the second
-torchx.DEFER_AFTER_S = 0.5
-FOLDERS = os.environ["AIRFLOW_HOME"] + "/folders"
-DOCKER = dict(image="{PYTHON_IMAGE}", mounts=[BindMount(FOLDERS, FOLDERS, read_only=True)])
-
-for form in ("followed", "deferred"):
-    dag(f"{{form}}-local", scheduler="local_cwd", deferrable=form == "deferred")
-    dag(f"{{form}}-docker", scheduler="local_docker", deferrable=form == "deferred", role=DOCKER)
-dag("short-local", scheduler="local_cwd", lease_s=20.0)
-
-# Saves its work when it is asked to end, for which it takes longer than Airflow gives a task.
+# Saves its work when it is asked to end, and is slow at that.
+SAVING = """
 CODE = '''
 import os, signal, sys, time
+def wait_for(line):
+    while not os.path.exists(f"{sys.argv[1]}/{line}"):
+        time.sleep(0.01)
 def save(*_):
     print("line 1", flush=True)
-    time.sleep(7)
+    wait_for(1)
     print("line 2", flush=True)
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 print("line 0", flush=True)
-while not os.path.exists(f"{{sys.argv[1]}}/1"):
-    time.sleep(0.01)
+wait_for(2)
 print("line 3", flush=True)
 '''
 dag("saving-local", scheduler="local_cwd", cfg="grace_s=20")
@@ -70,7 +56,7 @@ def airflow(private_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         (airflow.home / "folders").mkdir()
         try:
             cluster.start()
-            airflow.start(DAGS)
+            airflow.start(placed_dags(PYTHON_IMAGE) + SAVING)
             yield airflow
         finally:
             airflow.stop()
@@ -135,11 +121,13 @@ def start(airflow: KubernetesAirflow, tmp_path: Path) -> Iterator[StartAs]:
         job.runner.close()
 
 
-@pytest.mark.parametrize("grace_s", [30, 0])
-def test_an_app_on_an_engine_outlives_its_pod(start: StartAs, grace_s: int) -> None:
+@pytest.mark.parametrize("end", [KubernetesCluster.delete, KubernetesCluster.kill])
+def test_an_app_on_an_engine_outlives_its_pod(
+    start: StartAs, end: Callable[[KubernetesCluster, Pod], None]
+) -> None:
     """A pod that is deleted, as when a node is drained, or killed: the retry's pod follows the same app."""
     job = start("followed-docker")
-    job.kubernetes.delete(job.kubernetes.pod_of(job.task), grace_s=grace_s)
+    end(job.kubernetes.cluster, job.kubernetes.pod_of(job.task))
     job.airflow.wait_for(job.task, "running", 2)
     job.write_all()
     job.check_followed(tries=2)
@@ -172,17 +160,17 @@ def test_a_local_app_is_not_deferred(start: StartAs) -> None:
     """It would end with the pod: the task says so, and the worker follows it to its end."""
     job = start("deferred-local")
     job.wait_for_lines(0)
-    pod = job.kubernetes.pod_of(job.task)
     job.write_all()
     job.check_followed(tries=1)
     assert "not deferred: " in job.airflow.log(job.task)
-    assert job.airflow.tries(job.task) == [1], pod
+    assert job.airflow.tries(job.task) == [1]
 
 
 def test_a_local_app_may_save_its_work_when_its_pod_is_deleted(start: StartAs) -> None:
     """It is cancelled, with its grace period, shows its last lines, and the retry begins at once."""
     job = start("saving-local")
-    job.kubernetes.delete(job.kubernetes.pod_of(job.task), grace_s=30)
+    job.kubernetes.cluster.delete(job.kubernetes.pod_of(job.task))
+    job.wait_for_lines(0, 1)
     job.write_all()
     job.airflow.wait_for(job.task, "success", 2)
     assert (job.logged(1), job.logged(2)) == ([0, 1, 2], [0, 3])
@@ -193,10 +181,12 @@ def test_a_local_app_may_save_its_work_when_its_pod_is_deleted(start: StartAs) -
 def test_a_local_app_whose_pod_was_killed_is_replaced_when_its_lease_is_over(start: StartAs) -> None:
     """Nobody can know that it is gone."""
     job = start("short-local")
-    job.kubernetes.delete(job.kubernetes.pod_of(job.task), grace_s=0)
+    job.kubernetes.cluster.kill(job.kubernetes.pod_of(job.task))
+    wait_until(lambda: not job.processes(), 60)
     job.write_all()
     job.airflow.wait_for(job.task, "success", 2)
     assert (job.logged(1), job.logged(2)) == ([0], [0, 1, 2, 3])
+    assert "was submitted on host" in job.airflow.log(job.task, 2)
     job.check_nothing_left()
 
 

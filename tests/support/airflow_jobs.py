@@ -15,7 +15,7 @@ from torchx_core.runner import Runner, get_runner
 from torchx_core.specs import AppStatus
 from torchx_core.testing import wait_until
 
-__all__ = ["CODE", "Job", "StartJob", "starting_jobs"]
+__all__ = ["CODE", "Job", "StartJob", "placed_dags", "starting_jobs"]
 
 LINES = 4
 WAIT_S = 240.0
@@ -50,6 +50,31 @@ def dag(dag_id, *, retries=2, dagrun_timeout=None, role={}, cfg="grace_s=1", **a
     return made
 '''
 """Begins a file of DAGs whose only task runs such an app."""
+
+
+def placed_dags(image: str) -> str:
+    """Return a file of DAGs for a deployment of several places, of an app here and of one on an engine.
+
+    Args:
+        image: What containers on the engine are made of.
+    """
+    return f"""
+{CODE}
+import os
+from airflow_torchx import _execution
+from airflow_torchx.operators import torchx
+from torchx_core.specs import BindMount
+
+_execution.LOOK_AGAIN_S = 9.0  # sooner, Airflow takes the end of the first process for that of the second
+torchx.DEFER_AFTER_S = 0.5
+FOLDERS = os.environ["AIRFLOW_HOME"] + "/folders"
+DOCKER = dict(image="{image}", mounts=[BindMount(FOLDERS, FOLDERS, read_only=True)])
+
+for form in ("followed", "deferred"):
+    dag(f"{{form}}-local", scheduler="local_cwd", deferrable=form == "deferred")
+    dag(f"{{form}}-docker", scheduler="local_docker", deferrable=form == "deferred", role=DOCKER)
+dag("short-local", scheduler="local_cwd", lease_s=20.0)
+"""
 
 
 class Job:

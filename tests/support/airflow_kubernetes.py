@@ -130,7 +130,3 @@ class KubernetesAirflow(AirflowServer):
         """Return the pod in which the task runs, as soon as there is one."""
         (pod,) = wait_until(lambda: [pod for pod in self.pods_of(task) if pod.phase == "Running"], 240)
         return pod
-
-    def delete(self, pod: Pod, *, grace_s: int) -> None:
-        """Delete a pod: it gets SIGTERM, and SIGKILL when the grace period is over."""
-        self.cluster.kubectl("delete", "pod", pod.name, f"--grace-period={grace_s}")

@@ -39,8 +39,6 @@ KERNEL = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oo
 NODE_GONE_S = 8
 """After how much silence a node counts as gone; sooner than Airflow's 10 s for a task, whose retry must not
 be sent there."""
-
-
 _ENV = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}  # a test's own marks are not in it
 
 
@@ -88,10 +86,10 @@ class KubernetesCluster:
         """By which a client reaches it, as an administrator."""
 
     def _mounts(self, name: str) -> dict[Path, Path | str]:
-        own = {Path("/var") / part: self.home / "nodes" / name / part for part in ("lib", "log")}
+        own = {Path("/var") / part: self._node(name) / part for part in ("lib", "log")}
         kernel = {}
         for key, value in KERNEL.items():
-            file = self.home / "nodes" / name / "kernel" / key
+            file = self._node(name) / "kernel" / key
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(value + "\n")
             kernel[Path("/proc/sys") / key] = file
@@ -112,7 +110,7 @@ class KubernetesCluster:
         make_certificates(self.home, self.address)
         self.config.write_text(json.dumps(self._client()))
         self._start_control_plane()
-        wait_until(lambda: self._answers("get", "--raw=/readyz"), START_TIMEOUT_S)
+        wait_until(lambda: self.kubectl("get", "--raw=/readyz", check=False) == "ok", START_TIMEOUT_S)
         images = self._save_images()
         for name in NODES:
             self._prepare_node(name)
@@ -278,16 +276,10 @@ class KubernetesCluster:
 
     # --- what an operator does, and fate
 
-    def kubectl(self, *words: str) -> str:
-        """Run Kubernetes' own command, and return what it prints."""
-        return self.network.centre.run(str(_binaries() / "kubectl"), f"--kubeconfig={self.config}", *words)
-
-    def _answers(self, *words: str) -> bool:
-        try:
-            self.kubectl(*words)
-        except AssertionError:
-            return False
-        return True
+    def kubectl(self, *words: str, check: bool = True) -> str:
+        """Run Kubernetes' own command, to a good end if `check`, and return what it prints."""
+        command = [str(_binaries() / "kubectl"), f"--kubeconfig={self.config}", *words]
+        return self.network.centre.run(*command, check=check)
 
     def pods(self) -> list[Pod]:
         """Return all pods that there are."""
@@ -304,12 +296,19 @@ class KubernetesCluster:
 
     def is_ready(self, node: str) -> bool:
         """Return whether the node takes pods."""
-        try:
-            found = json.loads(self.kubectl("get", "node", node, "--output=json"))
-        except AssertionError:  # not there yet
-            return False
-        conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
-        return bool(conditions["Ready"] == "True")
+        ready = '--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+        return self.kubectl("get", "node", node, ready, check=False) == "True"
+
+    def delete(self, pod: Pod) -> None:
+        """Delete a pod, and wait for nothing: it gets SIGTERM, and SIGKILL when its 30 s are over."""
+        self.kubectl("delete", "pod", pod.name, "--wait=false")
+
+    def kill(self, pod: Pod) -> None:
+        """Kill a pod's first process, as the kernel does when memory is used up, and so all others."""
+        of_it = "--output=jsonpath={.status.containerStatuses[0].containerID}"
+        container = self.kubectl("get", "pod", pod.name, of_it).removeprefix("containerd://")
+        tasks = ("ctr", "--namespace=k8s.io", "tasks")
+        self.network[pod.node].run(*tasks, "kill", "--signal=SIGKILL", container)
 
     def switch_off(self, node: str) -> None:
         """End a node at once with all its pods, as when its power fails."""

@@ -95,7 +95,8 @@ class TorchXRunOperator(BaseOperator):
             find it gone; what this is for is Airflow's time to notice (``task_instance_heartbeat_timeout``,
             300 s) and to find a slot. None for no lease. Only for schedulers with an option of that name.
         on_worker_shutdown: ``detach`` leaves the app running for the next try, as long as there is one;
-            ``cancel`` stops it.
+            ``cancel`` stops it. An app of this host is stopped in any case where the executor gives each try
+            a container, as KubernetesExecutor does: it would end with it. Nor is it deferred there.
         deferrable: Leave the worker once the app has run for 10 s, and let the triggerer follow it; None for
             what ``[operators] default_deferrable`` says.
         log_limit_mb: How much of the app's output the task's log shows at most, in millions of characters;
