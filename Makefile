@@ -34,6 +34,10 @@ AIRFLOW_TESTS := $(addprefix tests/airflow_torchx/,decorators hooks operators se
 AIRFLOW_DEPLOYMENT := tests/airflow_torchx/triggers/test_deployed.py
 PREFECTS := 3.6 3.9
 PREFECT_TESTS := tests/prefect_torchx $(addprefix --ignore tests/prefect_torchx/,test_artifact_page.py test_torchx_apps.py)
+TORCHX := 0.7
+# What is not there, because only newer ones have it: overlays, workspaces of a role, plugins by package.
+TORCHX_TESTS := tests/torchx_core/compat --ignore tests/torchx_core/compat/test_torchx_apps.py \
+  -k 'not attic and not names_are_those'
 NEWER_SUITES := trixie sid
 ENGINE_VERSION_TESTS := $(addprefix tests/torchx_core/schedulers/,docker slurm)
 PACKAGES := $(wildcard torchx_core integrations/airflow/airflow_torchx integrations/prefect/prefect_torchx)
@@ -47,7 +51,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow oracle oracle-long oracle-engines oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-engine-versions test-upgrade \
+.PHONY: help demo test test-slow oracle oracle-long oracle-engines oracle-mutants test-deployment test-airflow-versions test-prefect-versions test-torchx-release test-engine-versions test-upgrade \
         check format bench install format-check lint types imports declared spelling docs wheels sbom audit coverage constraints clean \
         docker-engine slurm-cluster celery-servers browser screenshots
 
@@ -96,6 +100,9 @@ oracle-engines: .venv/dev.stamp ## the same with tasks of real engines for HOURS
 
 oracle-mutants: .venv/dev.stamp docker-engine ## put bugs into copies of the product; the oracle must find each
 	PYTHONPATH=tests/support $(BIN)/python tests/oracle/mutants.py $(ORACLE_ARGS)
+
+test-torchx-release: .venv-torchx-$(TORCHX)/dev.stamp docker-engine ## test the bridge with TorchX's last release
+	PATH=$(CURDIR)/.venv-torchx-$(TORCHX)/bin:$$PATH python -m pytest -W ignore -m 'deployment or not deployment' $(TORCHX_TESTS) $(PYTEST_ARGS)
 
 test-engine-versions: $(NEWER_SUITES:%=.venv-debian-%/dev.stamp) ## test with Slurm, Docker and Python of newer Debian releases, as root
 	@for suite in $(NEWER_SUITES); do \
@@ -184,7 +191,8 @@ constraints: ## resolve the newest versions into constraints/dev.txt
 	constraints/resolve_airflow.sh 3.2.2 2026-06-15
 	constraints/resolve_prefect.sh 3.6.27 2026-05-01
 	constraints/resolve_prefect.sh 3.9.1
-	constraints/resolve_sinks.sh
+	constraints/resolve_apart.sh sinks.txt --group sinks --editable '.[mlflow,tensorboard,wandb]'
+	constraints/resolve_apart.sh torchx-$(TORCHX).txt --group test-engine hypothesis --editable '.[cli]' torchx==$(TORCHX).0
 
 clean: ## remove what make made
 	rm -rf .venv .venv-peer .venv-sinks .venv-lineage .venv-celery .venv-kubernetes .venv-runners .venv-airflow-* .venv-prefect-* .venv-debian-* build dist docs/_build .coverage .coverage.*
@@ -222,6 +230,13 @@ clean: ## remove what make made
 	@tests/support/newer_debian.sh $* constraints/make_venv.sh python3 .venv-debian-$*
 	@tests/support/newer_debian.sh $* $(BIN)/uv pip install --quiet --python .venv-debian-$*/bin/python \
 	  --constraint constraints/dev.txt --group test --editable '.[cli,docker]'
+	@touch $@
+
+.venv-torchx-%/dev.stamp: .venv/uv.stamp pyproject.toml constraints/torchx-%.txt
+	@echo "installing the project and TorchX $* into .venv-torchx-$*"
+	@constraints/make_venv.sh $(PYTHON) .venv-torchx-$*
+	@$(BIN)/uv pip install --quiet --python .venv-torchx-$*/bin/python --constraint constraints/torchx-$*.txt \
+	  --group test-engine hypothesis torchx --editable '.[cli]'
 	@touch $@
 
 .venv-airflow-%/dev.stamp: .venv/uv.stamp $(PROJECTS) constraints/airflow-%.txt

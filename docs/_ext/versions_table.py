@@ -41,6 +41,7 @@ def versions() -> list[Version]:
         _engine("apache-airflow", "airflow"),
         _engine("prefect", "prefect"),
         *(Version(name, accepted[name], _pinned("dev", name)) for name in packages),
+        _torchx(),
         Version("torch, in apps alone", "any that has torchrun", _pinned("demo", "torch")),
     ]
 
@@ -67,6 +68,12 @@ def _engine(package: str, name: str) -> Version:
     others = sorted(path.stem for path in _PINS.glob(f"{name}-*.txt"))
     tested = {_pinned("dev", package), *(_pinned(file, package) for file in others)}
     return Version(package, accepted, ", ".join(sorted(tested)))
+
+
+def _torchx() -> Version:
+    released = sorted(_pinned(path.stem, "torchx") for path in _PINS.glob("torchx-*.txt"))
+    nightly = f"torchx-nightly {_pinned('dev', 'torchx-nightly')}"
+    return Version("torchx, for its apps and schedulers", "any", ", ".join([*released, nightly]))
 
 
 def _pythons() -> str:

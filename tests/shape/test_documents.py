@@ -21,7 +21,8 @@ HOMES = [ROOT, ROOT / "integrations" / "airflow", ROOT / "integrations" / "prefe
 MODULES = sorted(
     ".".join(path.relative_to(home).with_suffix("").parts).removesuffix(".__init__")
     for home in HOMES
-    for path in home.glob("*torchx*/**/*.py")
+    for package in home.glob("*torchx*/__init__.py")
+    for path in package.parent.rglob("*.py")
     if path.name != "__main__.py"
 )
 EXCUSE = re.compile(r"<!-- not run: .+ -->")

@@ -8,6 +8,7 @@ from torchx_core import AppDef, get_runner
 from torchx_core.cli.json_output import plain
 from torchx_core.cli.options import cli_command, handle_argument
 from torchx_core.cli.output import Output
+from torchx_core.display.text import begun
 from torchx_core.errors import UnknownAppException
 from torchx_core.schedulers.secrets import mask_env
 from torchx_core.specs import snapshot_app
@@ -21,8 +22,8 @@ __all__ = ["command", "readable_app"]
 def command(output: Output, app_handle: str, *, native: bool) -> None:
     """Show an app as it was submitted.
 
-    As text it is YAML in which variables that look secret are masked. With ``--json`` it is the exact app,
-    which ``run --app`` takes.
+    As text it is YAML in which variables that look secret are masked, and of an argument that is a whole
+    program the first line is shown. With ``--json`` it is the exact app, which ``run --app`` takes.
     """
     with get_runner() as runner:
         app = runner.describe(app_handle)
@@ -37,22 +38,10 @@ def command(output: Output, app_handle: str, *, native: bool) -> None:
         output.write(readable_app(app))
 
 
-def readable_app(app: AppDef, most_lines: int | None = None) -> str:
-    """Return the app as YAML for people, without its secrets.
-
-    Args:
-        app: The app.
-        most_lines: How much to show of an argument that is a whole program; None for all.
-    """
+def readable_app(app: AppDef) -> str:
+    """Return the app as YAML for people: no secrets, and of an argument that is a program its first line."""
     shown = snapshot_app(app)
     for role in shown.roles:
         role.env = mask_env(role.env)
-        role.args = [_begun(arg, most_lines) for arg in role.args]
+        role.args = [begun(arg, "\n... ", "; --json shows all") for arg in role.args]
     return shown.to_yaml()
-
-
-def _begun(text: str, most_lines: int | None) -> str:
-    lines = text.split("\n")
-    if most_lines is None or len(lines) <= most_lines:
-        return text
-    return f"{lines[0]}\n... ({len(lines) - 1} lines more; --json shows all)\n"

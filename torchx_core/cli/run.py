@@ -35,12 +35,21 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_MOST_LINES, _MOST_CHARS, _SHOWN_CHARS = 40, 1000, 150
+_MOST_CHARS, _SHOWN_CHARS = 1000, 150
+_OWN_OPTIONS = "options of a component come after its name, those of the default component after --"
 """How much of a program that is an argument a dry run shows."""
 
 
 class _Run(HelpedCommand):
     """Words after the component are the component's own: an option there is none of `run`'s."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say where a component's options belong, to whom gives an option that is none of `run`'s."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as err:
+            told = f"{err.message.rstrip('.')}; {_OWN_OPTIONS}"
+            raise click.NoSuchOption(err.option_name, told, err.possibilities, err.ctx) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the flags of the component, once there is one."""
@@ -156,7 +165,7 @@ def _show(output: Output, info: AppDryRunInfo[object]) -> None:
     if output.json:
         output.document(_dryrun_document(info))
         return
-    app = "" if info.app is None else readable_app(info.app, _MOST_LINES)
+    app = "" if info.app is None else readable_app(info.app)
     request = "\n".join(map(_begun, str(info).split("\n")))
     output.write(f"=== APPLICATION ===\n{app}\n=== SCHEDULER REQUEST ===\n{request}\n")
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
 from importlib import import_module
+from inspect import signature
 from subprocess import CalledProcessError, TimeoutExpired
 from typing import Any, Final, Protocol, cast
 
@@ -51,7 +52,6 @@ class NativeDryRun(Protocol):
     """TorchX's dry run; its ``request`` is what is submitted."""
 
     request: object
-    cfg: Mapping[str, CfgVal]
 
 
 class NativeOption(Protocol):
@@ -77,7 +77,6 @@ class NativeReplica(Protocol):
     role: str
     hostname: str
     structured_error_msg: str
-    hostaddr: str | None
 
 
 class NativeRole(Protocol):
@@ -120,16 +119,8 @@ class Upstream(Protocol):
         """Return how the app is doing."""
         ...
 
-    def describe_native(self, app_id: str) -> NativeDryRun | None:
-        """Return the app's request as the backend has it, where TorchX reads that back."""
-        ...
-
     def cancel(self, app_id: str) -> None:
         """End the app; may block."""
-        ...
-
-    def delete(self, app_id: str) -> None:
-        """Remove what is kept of the app."""
         ...
 
     def log_iter(self, app_id: str, role_name: str, k: int, *, streams: object) -> Iterator[str]:
@@ -200,13 +191,19 @@ def dry_run(upstream: Upstream, name: str, app: AppDef, cfg: Mapping[str, CfgVal
     hooks = cast(Any, upstream)
     try:
         with translated("TorchX cannot render the request"):
-            hooks._pre_build_validate(native, name, given)  # noqa: SLF001  # the hooks that plugins implement
-            hooks._validate(native, name, given)  # noqa: SLF001
+            for hook in ("_pre_build_validate", "_validate"):  # what plugins implement
+                _call_hook(getattr(hooks, hook, None), native, name, given)
             return upstream.submit_dryrun(native, given)
     except SchedulerError as err:
         if isinstance(err.__cause__, ValueError | TypeError):  # how TorchX, and its plugins, refuse an app
             raise InvalidAppError("app", f"TorchX refuses it: {say(err.__cause__)}") from err.__cause__
         raise
+
+
+def _call_hook(hook: Callable[..., object] | None, *arguments: object) -> None:
+    """Call the check with as many arguments as it takes: TorchX 0.7 has one of the two, without options."""
+    if hook is not None:
+        hook(*arguments[: len(signature(hook).parameters)])
 
 
 def _is_ours(upstream: object) -> bool:
@@ -224,13 +221,15 @@ def to_torchx(app: AppDef) -> object:
 def _role_to_torchx(specs: Any, role: Role) -> object:  # noqa: ANN401  # the module, which has no types
     values = {f.name: getattr(role, f.name) for f in fields(Role) if f.compare and f.name not in _SPENT}
     values["retry_policy"] = specs.RetryPolicy(role.retry_policy.value)
-    values["resource"] = specs.Resource(**_fields(role.resource))
-    values["mounts"] = [getattr(specs, type(mount).__name__)(**_fields(mount)) for mount in role.mounts]
+    values["resource"] = _copy(specs, role.resource)
+    values["mounts"] = [_copy(specs, mount) for mount in role.mounts]
     return specs.Role(**values)
 
 
-def _fields(value: Any) -> dict[str, object]:  # noqa: ANN401  # one of our dataclasses
-    return {f.name: getattr(value, f.name) for f in fields(value)}
+def _copy(specs: Any, ours: Any) -> object:  # noqa: ANN401  # the module, and one of our dataclasses
+    """Return the same as TorchX's; 0.7 has no place for a resource's ``tags``, which ask for nothing."""
+    theirs = getattr(specs, type(ours).__name__)
+    return theirs(**{f.name: getattr(ours, f.name) for f in fields(theirs)})
 
 
 def native_id_of(native: NativeDryRun) -> str | None:
@@ -242,7 +241,8 @@ def native_id_of(native: NativeDryRun) -> str | None:
     resource: object = getattr(request, "resource", None)
     if isinstance(resource, Mapping) and "metadata" in resource:  # Kubernetes
         name = cast("dict[str, dict[str, str]]", resource)["metadata"]["name"]
-        return f"{native.cfg.get('namespace') or 'default'}:{name}"
+        cfg: Mapping[str, CfgVal] = getattr(native, "cfg", None) or getattr(native, "_cfg", {})  # so in 0.7
+        return f"{cfg.get('namespace') or 'default'}:{name}"
     return None
 
 
@@ -260,7 +260,7 @@ def replica_statuses(native: NativeStatus) -> list[ReplicaStatus]:
             role=replica.role,
             hostname=replica.hostname,
             structured_error_msg=replica.structured_error_msg,
-            hostaddr=replica.hostaddr or "",
+            hostaddr=getattr(replica, "hostaddr", None) or "",  # 0.7 has none
         )
         for role in native.roles_statuses
         for replica in role.replicas

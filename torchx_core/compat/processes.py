@@ -69,8 +69,9 @@ class ProcessBackend(Backend):
         self._files: list[IO[bytes]] = []
         self._log_root = str(Path(tempfile.gettempdir(), f"torchx-core-{os.urandom(6).hex()}"))
         self._pid = os.getpid()
-        self._start = cast(Any, upstream).run_local_job
-        vars(upstream)["run_local_job"] = self._start_and_keep
+        starting = cast(Any, upstream)
+        self._start, self._open = starting._popen, starting._get_replica_output_handles  # noqa: SLF001
+        vars(upstream).update(_popen=self._start_and_keep, _get_replica_output_handles=self._open_and_keep)
         atexit.register(self._end_all)
 
     def check(self, app: AppDef) -> None:
@@ -113,12 +114,17 @@ class ProcessBackend(Backend):
             vars(self.upstream)["_apps"].clear()
         return native_id
 
-    def _start_and_keep(self, *, stdout: IO[bytes], stderr: IO[bytes], **others: object) -> object:
-        """Stand in front of ``run_local_job``, which TorchX calls once per replica, in order."""
+    def _start_and_keep(self, *args: object, **kwargs: object) -> object:
+        """Stand in front of what TorchX starts each replica with, in order."""
+        replica = self._start(*args, **kwargs)
+        self._started.append(cast("subprocess.Popen[bytes]", replica.proc))
+        return replica
+
+    def _open_and_keep(self, *args: object) -> object:
+        """Stand in front of what opens a replica's files, for its process to inherit."""
+        stdout, stderr, combined = self._open(*args)
         self._files += [stdout, stderr]
-        process = cast("subprocess.Popen[bytes]", self._start(stdout=stdout, stderr=stderr, **others))
-        self._started.append(process)
-        return process
+        return stdout, stderr, combined
 
     def _adopt(self, native: _torchx.NativeDryRun) -> _App:
         request = cast(Any, native.request)

@@ -68,7 +68,8 @@ class RemoteBackend(Backend):
     def describe_native(self, native_id: str) -> str | None:
         """Ask TorchX's ``describe_native``, which most of its schedulers do not answer."""
         with _torchx.translated(f"TorchX cannot read {native_id} back from {self.name}"):
-            native = self.upstream.describe_native(native_id)
+            ask = getattr(self.upstream, "describe_native", None)  # TorchX 0.7 has none
+            native = None if ask is None else ask(native_id)
         return None if native is None else repr(native)
 
     def read(
@@ -107,8 +108,10 @@ class RemoteBackend(Backend):
 
     def forget(self, native_id: str) -> None:
         """Have TorchX delete the app; its backend may have forgotten it already."""
-        with _logged(f"deleting {native_id}"):
-            self.upstream.delete(native_id)
+        delete = getattr(self.upstream, "delete", None)
+        if delete is not None:  # as in TorchX 0.7, which leaves it to the backend to forget
+            with _logged(f"deleting {native_id}"):
+                delete(native_id)
 
 
 def _run(call: Future[None], function: Callable[[str], None], native_id: str) -> None:

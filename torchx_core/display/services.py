@@ -9,19 +9,23 @@ from torchx_core.specs import AppDef, AppState, AppStatus
 
 __all__ = ["find_services", "linked_page", "may_tell_hosts"]
 
+_RENDEZVOUS = "c10d"
+"""What components for torchrun call the port at which replicas meet; a browser gets no answer there."""
 _PAGE = re.compile(r"https?://[\w.~:/?#@!$&*+,;=%-]{1,2000}", re.ASCII)
 
 
 def find_services(app: AppDef, status: AppStatus) -> dict[str, str | None]:
     """Return each port of a ``port_map`` at its role's first replica, in order: role and name -> address.
 
-    An address is None while the replica has no host: it waits in a queue, say.
+    torchrun's rendezvous is left out: that is no page. An address is None while the replica has no host: it
+    waits in a queue, say.
     """
     hosts = {role.role: role.replicas[0].hostaddr for role in status.roles if role.replicas}
     return {
         f"{role.name} {name}": f"http://{host}:{port}" if (host := hosts.get(role.name)) else None
         for role in app.roles
         for name, port in role.port_map.items()
+        if name != _RENDEZVOUS
     }
 
 

@@ -21,12 +21,14 @@ from torchx_core.schedulers.events import Report
 from torchx_core.specs import AppHandle
 from torchx_core.terminal import harmless
 
-__all__ = ["Happening", "as_shown", "cut", "describe", "prefix", "whole_log"]
+__all__ = ["Happening", "as_shown", "begun", "cut", "describe", "prefix", "whole_log"]
 
 Happening: TypeAlias = ReplicaChanged | Report | LogsLost | UsageSample
 """What becomes of a replica, but for what it prints."""
 
 _RESULT_CHARS = 1000
+_PROGRAM_LINES = 20
+"""An argument with more lines is a program, as components pass them, in which other words get lost."""
 
 
 def prefix(event: LogLines | Happening) -> str:
@@ -89,6 +91,18 @@ def as_shown(line: str, *, colours: bool = True) -> str:
 def cut(text: str, size: int) -> str:
     """Return the text, or its first characters and an ellipsis."""
     return text if len(text) <= size else f"{text[:size]}…"
+
+
+def begun(text: str, gap: str = " … ", hint: str = "") -> str:
+    """Return an argument as people may read it: of a whole program the first line, and how much follows.
+
+    Args:
+        text: The argument.
+        gap: What stands between the line and the number of those that follow.
+        hint: What is said after that number.
+    """
+    first, *rest = text.rstrip("\n").split("\n")
+    return text if len(rest) < _PROGRAM_LINES else f"{first}{gap}({len(rest)} lines more{hint})"
 
 
 def whole_log(handle: AppHandle) -> str:

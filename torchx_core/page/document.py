@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, TypedDict, cast
 
 from torchx_core.display.masking import REFERENCE, Mask, hide, make_mask, secret_texts
 from torchx_core.display.services import find_services
+from torchx_core.display.text import begun
 from torchx_core.schedulers.secrets import MASK, mask_env
 from torchx_core.specs import AppDef, AppHandle, AppStatus, Role, parse_app_handle
 
@@ -33,6 +34,8 @@ class RoleDocument(TypedDict):
 
     name: str
     command: str
+    command_shown: str
+    """The same, with the first line alone of a word that is a whole program."""
     facts: list[tuple[str, str]]
     env: list[tuple[str, str]]
 
@@ -158,10 +161,11 @@ def services_of(app: AppDef, status: AppStatus) -> list[tuple[str, str]]:
 
 
 def _role(role: Role, mask: Mask) -> RoleDocument:
-    words = _revealed(hide([role.entrypoint, *role.args], {}, words=True))
+    words = list(map(mask, _revealed(hide([role.entrypoint, *role.args], {}, words=True))))
     return {
         "name": role.name,
-        "command": mask(shlex.join(words)),
+        "command": shlex.join(words),
+        "command_shown": shlex.join(map(begun, words)),
         "facts": [(name, mask(_text(value))) for name, value in _facts(role) if value not in _UNSAID],
         "env": [(name, mask(value)) for name, value in mask_env(role.env).items()],
     }

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from torchx_core import AppDef, AppState, AppStatus, Role
+from torchx_core.components.dist import torchrun
 from torchx_core.page.document import LineRun, describe_app
 from torchx_core.page.fold import LINE_CHARS, MAX_LINES, MAX_POINTS, Fold
 from torchx_core.schedulers import (
@@ -201,3 +202,13 @@ def test_what_was_run_without_its_secrets() -> None:
     assert dict(role["env"]) == {"HF_TOKEN": "***", "EPOCHS": "3"}
     assert ("Cancel it", f"torchx-core cancel {HANDLE}") in described["commands"]
     assert "sesame" not in json.dumps(described)
+
+
+def test_a_program_among_the_words_is_shown_by_its_first_line() -> None:
+    """What a component passes along hides no word of the user's; what is copied is whole."""
+    (role,) = describe_app(torchrun("--lr", "0.1", script="train.py", j="1x2"), HANDLE)["roles"]
+    assert len(role["command_shown"]) < 500
+    assert role["command_shown"].startswith("sh -c 'export TORCHX_RANK_PROGRAM=")
+    assert role["command_shown"].endswith("-- train.py --lr 0.1")
+    assert "exec torchrun" in role["command"]
+    assert "exec torchrun" not in role["command_shown"]

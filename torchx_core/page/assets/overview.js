@@ -101,7 +101,7 @@ class Overview {
     const roles = app.roles.map((role) => make(
       "div", { className: "role" },
       make("h3", {}, role.name),
-      make("div", { className: "command" }, make("code", {}, role.command), copyButton(role.command)),
+      make("div", { className: "command" }, make("code", {}, role.command_shown), copyButton(role.command)),
       this.table(role.facts),
       ...(role.env.length ? [make("details", {}, make("summary", {}, `Environment (${role.env.length})`), this.table(role.env))] : []),
     ));

@@ -54,7 +54,9 @@ def changes(event: machine.Event, state: machine.State) -> Iterator[StateChanged
     elif isinstance(event, machine.StopAsked):
         yield StateChanged(state=app_state(state), time=event.time, msg=f"stopping: {event.msg}")
     elif isinstance(event, machine.Started | machine.StartFailed | machine.Exited):
-        yield _replica_changed(state.replicas[event.replica], event.time)
+        replica = state.replicas[event.replica]
+        notice = replica.notice if isinstance(event, machine.Started) else ""  # said once
+        yield _replica_changed(replica, event.time, replica.msg or notice)
     elif isinstance(event, machine.Reported):
         replica = state.replicas[event.replica]
         yield Result(
@@ -66,7 +68,7 @@ def changes(event: machine.Event, state: machine.State) -> Iterator[StateChanged
         )
 
 
-def _replica_changed(replica: machine.Replica, time: float) -> ReplicaChanged:
+def _replica_changed(replica: machine.Replica, time: float, msg: str) -> ReplicaChanged:
     return ReplicaChanged(
         role=replica.role,
         replica=replica.replica_id,
@@ -75,7 +77,7 @@ def _replica_changed(replica: machine.Replica, time: float) -> ReplicaChanged:
         time=time,
         exit_code=replica.exit_code,
         signal=replica.signal,
-        msg=replica.msg or replica.notice,
+        msg=msg,
     )
 
 
