@@ -35,7 +35,7 @@ AIRFLOW_DEPLOYMENT := tests/airflow_torchx/triggers/test_deployed.py
 PREFECTS := 3.6 3.9
 PREFECT_TESTS := tests/prefect_torchx $(addprefix --ignore tests/prefect_torchx/,test_artifact_page.py test_torchx_apps.py)
 TORCHX := 0.7
-# What is not there, because only newer ones have it: overlays, workspaces of a role, plugins by package.
+# Left out are the tests of what only newer ones have: overlays, workspaces of a role, plugins found by their package.
 TORCHX_TESTS := tests/torchx_core/compat --ignore tests/torchx_core/compat/test_torchx_apps.py \
   -k 'not attic and not names_are_those'
 NEWER_SUITES := trixie sid

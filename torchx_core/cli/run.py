@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _MOST_CHARS, _SHOWN_CHARS = 1000, 150
-_OWN_OPTIONS = "options of a component come after its name, those of the default component after --"
 """How much of a program that is an argument a dry run shows."""
+_OWN_OPTIONS = "options of a component come after its name, those of the default component after --"
 
 
 class _Run(HelpedCommand):

@@ -201,9 +201,14 @@ def dry_run(upstream: Upstream, name: str, app: AppDef, cfg: Mapping[str, CfgVal
 
 
 def _call_hook(hook: Callable[..., object] | None, *arguments: object) -> None:
-    """Call the check with as many arguments as it takes: TorchX 0.7 has one of the two, without options."""
-    if hook is not None:
-        hook(*arguments[: len(signature(hook).parameters)])
+    """Call the check; TorchX 0.7 has one of the two, and gives it no options."""
+    if hook is None:
+        return
+    try:
+        signature(hook).bind(*arguments)
+    except TypeError:
+        arguments = arguments[:-1]
+    hook(*arguments)
 
 
 def _is_ours(upstream: object) -> bool:
