@@ -23,9 +23,13 @@ _OF_A_PEER: Final = re.compile(
     r"Connection (?:closed|reset|refused)|Connection was likely closed|Broken pipe|Socket (?:closed|Timeout)"
     r"|remote (?:process|server|worker)|ncclRemoteError|ncclSystemError|Timed out waiting \d+ms"
     r"|Application timeout caused pair closure|Watchdog caught collective operation timeout"
-    r"|\bDist(?:Network|Store|Backend)Error\b|\bRendezvous\w*Error\b|\bSignalException\b"
+    r"|\bDist(?:Network|Store|Backend)Error\b(?!.*, invalid (?:usage|argument) )"
+    r"|\bRendezvous\w*Error\b|\bSignalException\b"
 )
-"""What a process says whose peer is gone: gloo, NCCL, PyTorch's store, and torchrun on another node."""
+"""What a process says whose peer is gone: gloo, NCCL, PyTorch's store, and torchrun on another node.
+
+What NCCL calls invalid, as two ranks on one GPU, is the process's own doing.
+"""
 _DEADLINE: Final = "deadline passed"
 _LAST_CODE: Final = 128
 """Higher exit codes are those of what a signal has killed."""

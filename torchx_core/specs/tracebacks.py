@@ -22,6 +22,8 @@ _IN_THREAD: Final = "Exception in thread "
 CRASH: Final = "Fatal Python error: "
 """What faulthandler begins with when native code crashes."""
 _THREAD: Final = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):\s*$")
+_LAST_ERROR: Final = "Last error:"
+"""In the message of PyTorch for an error of NCCL: the line after it says what was wrong."""
 _DEADLINE: Final = re.compile(r"Timeout \([\d:.]+\)!\s*$")
 """What faulthandler writes before the stacks that it was told to print at some time."""
 _FOREIGN: Final = re.compile(r"<frozen |[/\\](?:site-packages|dist-packages|python\d(?:\.\d+)?)[/\\]")
@@ -41,7 +43,7 @@ class Raised:
     """An exception as it was printed."""
 
     exception: str
-    """Its type and the first line of its message: ``ValueError: no data``."""
+    """Its type and the first line of its message: ``ValueError: no data``; of NCCL also its last error."""
     place: str
     """Where the program's own code was: ``train.py:12, in load``; empty where that is not to be seen."""
     text: str
@@ -165,7 +167,9 @@ def _read(lines: Sequence[str], found: _Traceback, gutter: str) -> _Traceback:
             found.frames.append(frame)
         elif _is_exception(body):
             found.exception = body.rstrip()
+            begin = found.end
             _skip_message(lines, found, gutter)
+            found.exception += _told_later([line[len(gutter) :].strip() for line in lines[begin : found.end]])
             return found
         elif not body.startswith("  "):
             between += 1
@@ -180,6 +184,12 @@ def _skip_message(lines: Sequence[str], found: _Traceback, gutter: str) -> None:
         if ends or not line.startswith(gutter) or not line[len(gutter) :].strip():
             return
         found.end += 1
+
+
+def _told_later(message: Sequence[str]) -> str:
+    """Return what an exception's first line leaves to a later one of its message."""
+    at = message.index(_LAST_ERROR) + 1 if _LAST_ERROR in message else len(message)
+    return f"; {message[at]}" if at < len(message) else ""
 
 
 def _with_group(lines: Sequence[str], found: _Traceback) -> _Traceback:

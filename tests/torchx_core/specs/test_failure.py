@@ -17,6 +17,9 @@ from torchx_core.specs.failure import MAX_READ, find_failure
 
 TRACE = ["Traceback (most recent call last):", '  File "train.py", line 7, in load', "ValueError: bad batch"]
 PEER_GONE = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1"
+NCCL = "torch.distributed.DistBackendError: NCCL error in: /pytorch/NCCLUtils.cpp:93, "
+NCCL_PEER_GONE = f"{NCCL}remote process exited or there was a network error, NCCL version 2.28.9"
+NCCL_MISUSED = f"{NCCL}invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.28.9"
 NOTICED = "E1 api.py] failed (exitcode: -9) local_rank: 1 (pid: 8) of binary: /p"
 SUMMARY = [
     "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
@@ -145,8 +148,10 @@ NO_RANKS = error("SignalException: Process 5 got signal: 15")
         (failed(replica(0, ended_at=9.0), replica(1), lines={0: [*TRACE[:2], PEER_GONE], 1: TRACE}), 1),
         (failed(replica(0, ended_at=9.0), replica(1), lines={0: [*TRACE[:2], PEER_GONE]}), 1),
         (failed(replica(0, ended_at=9.0), replica(1, ended_at=8.0)), 1),
+        (failed(replica(0, ended_at=9.0), replica(1), lines={0: [*TRACE[:2], NCCL_PEER_GONE], 1: TRACE}), 1),
+        (failed(replica(0, ended_at=9.0), replica(1), lines={0: [*TRACE[:2], NCCL_MISUSED], 1: TRACE}), 0),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_the_first_that_failed_of_itself_is_blamed(status: AppStatus, blamed: int) -> None:
     """Not who lost a peer, nor who was told to end; also where torchrun was ended before it told of it."""

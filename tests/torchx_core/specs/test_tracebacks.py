@@ -153,10 +153,23 @@ HEADER = "Traceback (most recent call last):"
             "",
         ),
         ([HEADER, *FRAMES, "E: 1", "Fatal Python error: Aborted", ""], "E: 1", "a.py:3, in main"),
+        (
+            [
+                HEADER,
+                *FRAMES,
+                "E: NCCL error",
+                "ncclInvalidUsage: x",
+                "Last error:",
+                "Duplicate GPU",
+            ],
+            "E: NCCL error; Duplicate GPU",
+            "a.py:3, in main",
+        ),
+        ([HEADER, *FRAMES, "E: NCCL error", "Last error:"], "E: NCCL error", "a.py:3, in main"),
     ],
 )
 def test_forms_that_programs_have_of_it(lines: list[str], exception: str, place: str) -> None:
-    """With the beginning cut off, in a log, with other output in between, in somebody else's report."""
+    """The beginning cut off, in a log, other output in between, somebody else's report, NCCL's last error."""
     found = find_raised(lines)
     assert found is not None
     assert (found.exception, found.place) == (exception, place)

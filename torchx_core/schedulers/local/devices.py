@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Final
 
 from torchx_core.schedulers.unsupported import leave_out
 from torchx_core.specs import AppDef, CfgVal
 
 __all__ = ["host_gpus", "reserve_plan"]
+
+_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
 
 def reserve_plan(app: AppDef, cfg: Mapping[str, CfgVal], ids: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -28,19 +34,40 @@ def reserve_plan(app: AppDef, cfg: Mapping[str, CfgVal], ids: tuple[str, ...] | 
         return ()
     found = host_gpus() if ids is None else ids
     if len(found) < wanted:
-        problem = f"ask for {wanted} GPUs, this host has {len(found)}; CUDA_VISIBLE_DEVICES is left alone"
+        of = " in CUDA_VISIBLE_DEVICES" if ids is None and _VISIBLE in os.environ else ""
+        problem = f"ask for {wanted} GPUs, this host has {len(found)}{of}; CUDA_VISIBLE_DEVICES is left alone"
         leave_out(cfg, "roles", problem)
         return ()
     return found
 
 
 def host_gpus() -> tuple[str, ...]:
-    """Return the indices of the GPUs that the NVIDIA driver lists; none when there is no driver."""
+    """Return the indices of this host's GPUs; none when there is no NVIDIA driver.
+
+    Where ``CUDA_VISIBLE_DEVICES`` is set, as for a worker that has one GPU of several, only of those that it
+    names. It is read as CUDA does: by index or UUID, and nothing after a name that no GPU has.
+    """
     import subprocess  # imported here: only an app that wants GPUs pays for it
 
-    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     try:
         listing = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
         return ()
-    return tuple(listing.split())
+    rows = (row.partition(",") for row in listing.splitlines())
+    gpus = [(index.strip(), uuid.strip()) for index, _, uuid in rows]
+    visible = os.environ.get(_VISIBLE)
+    if visible is None:
+        return tuple(index for index, _ in gpus)
+    return tuple(takewhile(bool, (_index_of(name.strip(), gpus) for name in visible.split(","))))
+
+
+def _index_of(name: str, gpus: Sequence[tuple[str, str]]) -> str:
+    """Return the index of the GPU that has it, or whose UUID alone begins with the name; else nothing.
+
+    A part of a GPU (MIG) stays what it is called.
+    """
+    if re.fullmatch(r"MIG-[0-9a-f-]+", name):
+        return name
+    found = [index for index, uuid in gpus if name == index or (name[:4] == "GPU-" and uuid.startswith(name))]
+    return found[0] if len(found) == 1 else ""

@@ -13,6 +13,7 @@ from local_apps import app_of, lines_of, python
 from torchx_core import AppState, Resource, Runner, get_runner
 from torchx_core.errors import InvalidAppError
 from torchx_core.schedulers import LogLine
+from torchx_core.schedulers.local.devices import host_gpus
 from torchx_core.specs import CfgVal
 from torchx_core.supervisor import limits
 from torchx_core.supervisor.limits import confine
@@ -88,6 +89,35 @@ def test_gpus_are_not_shared_between_apps(state_dir: Path) -> None:
         ends = [runner.wait(handle, timeout_s=240) for handle in handles]
         assert [end.state for end in ends if end] == [AppState.SUCCEEDED] * 3
     assert first == {"gpu 0", "gpu 1", "gpu 2", "gpu 3"}
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [
+        (None, ("0", "1", "2")),
+        ("2,0", ("2", "0")),
+        (" 1 ", ("1",)),
+        ("GPU-b7,GPU-a1-0000", ("1", "0")),
+        ("1,GPU-,2", ("1",)),
+        ("1,-1,2", ("1",)),
+        ("1,7", ("1",)),
+        ("", ()),
+        ("MIG-5a-3", ("MIG-5a-3",)),
+    ],
+)
+def test_a_worker_with_some_of_the_gpus_hands_out_no_others(
+    visible: str | None, found: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver lists all; what CUDA would show to this process is what an app may get."""
+    driver = tmp_path / "nvidia-smi"
+    driver.write_text("#!/bin/sh\nprintf '0, GPU-a1-0000\\n1, GPU-b7-0000\\n2, GPU-a1-1111\\n'\n")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert host_gpus() == found
 
 
 def test_gpus_that_cannot_be_locked(state_dir: Path) -> None:
