@@ -24,7 +24,6 @@ from torchx_core.cli.options import (
 from torchx_core.cli.output import Output
 from torchx_core.errors import TorchXError, UnknownAppException
 from torchx_core.schedulers import CancelOutcome
-from torchx_core.specs import is_terminal
 
 __all__ = ["command", "human_reason"]
 
@@ -71,8 +70,8 @@ def command(output: Output, app_handles: tuple[str, ...], **options: Unpack[_Opt
 
 def _cancel_all(output: Output, runner: Runner, reason: str, options: _Options) -> int:
     """Cancel what can be, and say of the rest why it cannot be."""
-    listing = apps_of(runner, options["scheduler"])
-    going_on = [app.app_handle for app in listing.apps if not is_terminal(app.state)]
+    listing = apps_of(runner, options["scheduler"], live=True)
+    going_on = [app.app_handle for app in listing.apps]
     _confirm(output, going_on, yes=options["yes"])
     unasked = "was not asked, and what runs there goes on"
     problems = {f"{name} {unasked}": why for name, why in listing.unreachable.items()}

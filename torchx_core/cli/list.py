@@ -21,7 +21,7 @@ from torchx_core.cli.widths import cell_width, fit_painted, one_line
 from torchx_core.errors import SchedulerError
 from torchx_core.quantities import format_duration
 from torchx_core.schedulers import ListAppResponse
-from torchx_core.specs import AppState
+from torchx_core.specs import AppState, is_terminal
 
 __all__ = ["command"]
 
@@ -69,9 +69,16 @@ def command(output: Output, session: str | None, *, watch: bool, **which: Unpack
 
 
 def _look(runner: Runner, which: _Which) -> Listing:
-    listing = apps_of(runner, which["scheduler"], all_sessions=which["all_sessions"])
-    apps = [app for app in listing.apps if not which["states"] or app.state.name in which["states"]]
-    return listing._replace(apps=apps[-which["limit"] :] if which["limit"] else apps)
+    states, limit = [AppState[name] for name in which["states"]], which["limit"]
+    listing = apps_of(
+        runner,
+        which["scheduler"],
+        all_sessions=which["all_sessions"],
+        newest=None if states else limit,
+        live=bool(states) and not any(map(is_terminal, states)),
+    )
+    apps = [app for app in listing.apps if not states or app.state in states]
+    return listing._replace(apps=apps[-limit:] if limit else apps)
 
 
 def _show(output: Output, listing: Listing) -> None:

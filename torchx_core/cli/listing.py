@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 from torchx_core import Runner, get_runner
 from torchx_core.errors import BackendAbsentError, TorchXError
 from torchx_core.schedulers import ListAppResponse
 
-__all__ = ["Listing", "apps_of", "ask_all"]
+__all__ = ["Conditions", "Listing", "apps_of", "ask_all"]
 
 
 class Listing(NamedTuple):
@@ -19,21 +19,37 @@ class Listing(NamedTuple):
     unreachable: dict[str, str]
 
 
-def apps_of(runner: Runner, scheduler: str | None = None, *, all_sessions: bool = False) -> Listing:
+class Conditions(TypedDict, total=False):
+    """Which apps to list; all of them where nothing is said. See `Runner.list`."""
+
+    newest: int | None
+    """Of each scheduler and session."""
+    begins: str
+    live: bool
+
+
+def apps_of(
+    runner: Runner,
+    scheduler: str | None = None,
+    *,
+    all_sessions: bool = False,
+    **conditions: Unpack[Conditions],
+) -> Listing:
     """Return the apps of the runner's session on that scheduler, or on the configured one, else on all.
 
     Args:
         runner: Whose session, and whose schedulers.
         scheduler: Ask this one alone.
         all_sessions: Whatever their session.
+        conditions: Which of them.
 
     Raises:
         TorchXError: The one scheduler that was to be asked could not be.
     """
     only = scheduler or _configured_scheduler()
     if only is None:
-        return ask_all(runner, all_sessions=all_sessions)
-    return Listing(_oldest_first(_list(runner, only, all_sessions=all_sessions)), {})
+        return ask_all(runner, all_sessions=all_sessions, **conditions)
+    return Listing(_oldest_first(_list(runner, only, conditions, all_sessions=all_sessions)), {})
 
 
 def _configured_scheduler() -> str | None:
@@ -43,7 +59,7 @@ def _configured_scheduler() -> str | None:
     return setting.text if setting else None
 
 
-def ask_all(runner: Runner, *, all_sessions: bool = False) -> Listing:
+def ask_all(runner: Runner, *, all_sessions: bool = False, **conditions: Unpack[Conditions]) -> Listing:
     """Return the apps of the runner's session, or of all, on all of its schedulers that answer; oldest first.
 
     One whose backend is absent, as Docker's where there is no engine, has no apps, and is not named.
@@ -51,7 +67,7 @@ def ask_all(runner: Runner, *, all_sessions: bool = False) -> Listing:
     listing = Listing([], {})
     for name in runner.scheduler_backends():
         try:
-            listing.apps.extend(_list(runner, name, all_sessions=all_sessions))
+            listing.apps.extend(_list(runner, name, conditions, all_sessions=all_sessions))
         except BackendAbsentError:
             continue
         except TorchXError as err:
@@ -59,13 +75,15 @@ def ask_all(runner: Runner, *, all_sessions: bool = False) -> Listing:
     return Listing(_oldest_first(listing.apps), listing.unreachable)
 
 
-def _list(runner: Runner, scheduler: str, *, all_sessions: bool) -> list[ListAppResponse]:
+def _list(
+    runner: Runner, scheduler: str, conditions: Conditions, *, all_sessions: bool
+) -> list[ListAppResponse]:
     if not all_sessions:
-        return runner.list(scheduler)
+        return runner.list(scheduler, **conditions)
     apps: list[ListAppResponse] = []
     for session in runner.scheduler(scheduler).sessions():
         with get_runner(session) as each:
-            apps.extend(each.list(scheduler))
+            apps.extend(each.list(scheduler, **conditions))
     return apps
 
 

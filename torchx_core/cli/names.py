@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from torchx_core import get_runner
-from torchx_core.cli.listing import Listing, apps_of
+from torchx_core import Runner, get_runner
+from torchx_core.cli.listing import Conditions, Listing, apps_of
 from torchx_core.errors import InvalidInputError, NotFoundError, SchedulerError, did_you_mean
 from torchx_core.schedulers import ListAppResponse
 from torchx_core.specs import AppHandle, make_app_handle
@@ -31,8 +31,20 @@ def find_apps(words: Sequence[str], session: str | None = None) -> list[AppHandl
     if all(_HANDLE in word for word in words):
         return list(words)
     with get_runner(session) as runner:
-        listing = apps_of(runner)
+        listing = _listing_for([word for word in words if _HANDLE not in word], runner)
         return [word if _HANDLE in word else meant(word, listing, runner.name) for word in words]
+
+
+def _listing_for(words: Sequence[str], runner: Runner) -> Listing:
+    """Return those apps that the words may mean; where there are none, all, of which some may be close."""
+    listing = apps_of(runner, **_enough_for(words))
+    return listing if listing.apps else apps_of(runner)
+
+
+def _enough_for(words: Sequence[str]) -> Conditions:
+    if len(set(words)) > 1:
+        return Conditions()
+    return Conditions(newest=2) if words[0] == LATEST else Conditions(begins=words[0])  # two may be as new
 
 
 def meant(word: str, listing: Listing, session: str) -> AppHandle:

@@ -19,7 +19,7 @@ from torchx_core.cli.top_view import HINT, KEYS, SORTS, TopRow, added_up, sorted
 from torchx_core.errors import SchedulerError, UnknownAppException
 from torchx_core.schedulers import UsageSample
 from torchx_core.schedulers.sampling import Sampler
-from torchx_core.specs import AppHandle, AppState, is_terminal, parse_app_handle
+from torchx_core.specs import AppHandle, AppState, parse_app_handle
 
 __all__ = ["command"]
 
@@ -126,8 +126,8 @@ class SessionWatch:
     def look(self) -> Look:
         """Return what is seen now."""
         runner, only = self._runner, self._scheduler
-        listing = Listing(runner.list(only), {}) if only else ask_all(runner)
-        apps = {app.app_handle: app.state for app in listing.apps if not is_terminal(app.state)}
+        listing = Listing(runner.list(only, live=True), {}) if only else ask_all(runner, live=True)
+        apps = {app.app_handle: app.state for app in listing.apps}
         apps = {handle: state for handle, state in apps.items() if state is not AppState.UNKNOWN}
         self._samplers = {handle: self._samplers.get(handle) or self._sampler(handle) for handle in apps}
         samples = {handle: sampler.take() for handle, sampler in self._samplers.items()}

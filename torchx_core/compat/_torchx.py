@@ -22,6 +22,7 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers import Stream, api
 from torchx_core.schedulers.api import split_lines
+from torchx_core.schedulers.causes import causes
 from torchx_core.specs import AppDef, AppState, CfgVal, ReplicaStatus, Role, runopts
 
 __all__ = [
@@ -303,7 +304,7 @@ def was_cut_off(err: BaseException) -> bool:
     credentials that was not there. A client library's own error is told by the system's below it.
     """
     by_library = False
-    for cause in _causes(err):
+    for cause in causes(err):
         if isinstance(cause, ConnectionRefusedError | FileNotFoundError):
             return False
         if isinstance(cause, CalledProcessError):
@@ -314,12 +315,6 @@ def was_cut_off(err: BaseException) -> bool:
         elif isinstance(cause, ConnectionError | TimeoutError | TimeoutExpired):
             return True
     return by_library
-
-
-def _causes(err: BaseException | None) -> Iterator[BaseException]:
-    while err is not None:
-        yield err
-        err = err.__cause__ or (None if err.__suppress_context__ else err.__context__)
 
 
 @contextmanager

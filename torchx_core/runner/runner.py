@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from torchx_core.errors import (
+    InvalidInputError,
     MalformedAppHandleException,
     UnknownAppException,
     WaitTimeoutError,
@@ -315,15 +316,29 @@ class Runner(RunsComponents, BuildsWorkspaces, FollowsApps):
         self,
         scheduler: str,
         cfg: Mapping[str, CfgVal] | None = None,  # noqa: ARG002  # TorchX's; see below
+        *,
+        newest: int | None = None,
+        begins: str = "",
+        live: bool = False,
     ) -> list[ListAppResponse]:
         """Return the apps of this runner's session on the scheduler, oldest first.
 
         Args:
             scheduler: Where.
             cfg: Accepted for TorchX's sake and not needed: the session says which apps.
+            newest: So many at most, those that were submitted last; None for all.
+            begins: What the app's id begins with.
+            live: Whether to leave out those that have ended.
+
+        Raises:
+            InvalidInputError: ``newest`` is less than 1.
         """
+        if newest is not None and newest < 1:
+            raise InvalidInputError(f"newest must be at least 1: {newest}; None is for all")
+        backend = self.scheduler(scheduler)
+        some = newest is not None or begins or live
         apps: builtins.list[ListAppResponse] = []
-        for app in self.scheduler(scheduler).list():
+        for app in backend.select(newest=newest, begins=begins, live=live) if some else backend.list():
             # What bears a name that no submit takes was put there by somebody else, and hides no app of ours.
             with suppress(MalformedAppHandleException):
                 app.app_handle = make_app_handle(scheduler, self.name, app.app_id)

@@ -20,7 +20,7 @@ from torchx_core.errors import (
     TorchXError,
     UnknownAppException,
 )
-from torchx_core.schedulers.ended import EndedApps, directory_version
+from torchx_core.schedulers.ended import DirectoryVersion, EndedApps, directory_version
 from torchx_core.schedulers.locks import locked_session
 from torchx_core.schedulers.option_values import retention
 from torchx_core.schedulers.ownership import owner_of, set_owner
@@ -102,18 +102,46 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
 
     def list(self) -> list[ListAppResponse]:
         """Return the apps of the session, oldest first; one whose record cannot be read is UNKNOWN."""
+        return self.select()
+
+    def select(
+        self, *, newest: int | None = None, begins: str = "", live: bool = False
+    ) -> builtins.list[ListAppResponse]:
+        """Return those apps, oldest first; of what has ended, it looks at no more than it returns."""
         check_readable(self._session_dir)
-        names = names_in(self._session_dir)
+        versions = self._versions()
         ended = EndedApps(self._session_dir)
-        rows = [row for name in names if (row := self._row(name, ended))]
-        ended.save(set(names), len(names))
-        return sorted(rows, key=lambda row: (row.submitted_at or 0.0, row.app_id))
+        open_ones = [name for name, version in versions.items() if not ended.has(name, version)]
+        open_ones = [name for name in open_ones if name_of(name).startswith(begins)]
+        self._before_looking(open_ones)
+        found = [row for name in open_ones if (row := self._row(name, versions[name], ended))]
+        if live:
+            found = [row for row in found if not is_terminal(row.state)]
+        else:
+            known = (name for name in ended.newest_first() if ended.has(name, versions.get(name)))
+            rows = (self._row(n, versions[n], ended) for n in known if name_of(n).startswith(begins))
+            found += islice(filter(None, rows), newest)
+        ended.save(versions, len(versions))
+        found.sort(key=lambda row: (row.submitted_at or 0.0, row.app_id))
+        return found[-newest:] if newest else found
+
+    def _before_looking(self, names: builtins.list[str]) -> None:
+        """Ask about the apps in the directories of these names, where a backend can tell of many at once."""
 
     def sessions(self) -> builtins.list[str]:
         """Return the sessions that have a directory of records."""
         backend_dir = os.path.dirname(self._session_dir)
         check_readable(backend_dir)
         return sorted(map(name_of, names_in(backend_dir)))
+
+    def _versions(self) -> dict[str, DirectoryVersion | None]:
+        """Return the directories of the session's apps as they are now; none if there is no such session."""
+        with naming_damage(self._session_dir):
+            try:
+                with os.scandir(self._session_dir) as entries:
+                    return {e.name: directory_version(e) for e in entries if not e.name.startswith(".")}
+            except (FileNotFoundError, NotADirectoryError):
+                return {}
 
     def _damaged(self) -> Iterator[Finding]:
         """Yield a finding for each app of the session whose record cannot be used."""
@@ -124,9 +152,9 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
                 except (StoredStateError, RecordUnavailableError) as err:
                     yield Finding(subject=name_of(name), verdict=Verdict.WARNING, text=str(err))
 
-    def _row(self, name: str, ended: EndedApps) -> ListAppResponse | None:
+    def _row(self, name: str, version: DirectoryVersion | None, ended: EndedApps) -> ListAppResponse | None:
+        """Return what a list says of the app in that version of the directory; None if there is none now."""
         app_id, directory = name_of(name), os.path.join(self._session_dir, name)
-        version = directory_version(directory)
         if known := ended.find(name, version):
             return known
         try:

@@ -47,6 +47,7 @@ from torchx_core.specs import (
     ReplicaStatus,
     Role,
     Workspace,
+    is_terminal,
     runopts,
     snapshot_app,
     validate_app,
@@ -304,6 +305,16 @@ class Scheduler(ABC, Generic[T]):
     @abstractmethod
     def list(self) -> list[ListAppResponse]:
         """Return the apps of this session, oldest first."""
+
+    def select(
+        self, *, newest: int | None = None, begins: str = "", live: bool = False
+    ) -> builtins.list[ListAppResponse]:
+        """Return the apps of this session that meet every condition, oldest first; see `Runner.list`.
+
+        Overridden where not all apps have to be looked at: there may be a hundred thousand.
+        """
+        apps = [a for a in self.list() if a.app_id.startswith(begins) and not (live and is_terminal(a.state))]
+        return apps[-newest:] if newest else apps
 
     def sessions(self) -> builtins.list[str]:
         """Return the sessions that have apps here; this one alone, where the backend cannot tell."""

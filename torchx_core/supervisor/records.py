@@ -48,7 +48,7 @@ def write_once(directory: str, name: str, record: Json, *, durable: bool = False
         record: Its content.
         durable: Sync it; without that it is only for what means nothing after a reboot.
     """
-    draft = _draft(directory, name, record, durable=durable)
+    draft = _draft(directory, name, dumps(record), durable=durable)
     try:
         os.link(draft, os.path.join(directory, name))
     except FileExistsError:
@@ -66,7 +66,16 @@ def replace_whole(directory: str, name: str, record: Json, *, durable: bool = Fa
     Raises:
         DamagedFile: A directory lies in its place.
     """
-    draft, path = _draft(directory, name, record, durable=durable), os.path.join(directory, name)
+    replace_bytes(directory, name, dumps(record), durable=durable)
+
+
+def replace_bytes(directory: str, name: str, content: bytes, *, durable: bool = False) -> None:
+    """Put the content in the place of the file that is there; a reader sees one of the two, whole.
+
+    Raises:
+        DamagedFile: A directory lies in its place.
+    """
+    draft, path = _draft(directory, name, content, durable=durable), os.path.join(directory, name)
     try:
         os.replace(draft, path)
     except OSError as err:
@@ -78,13 +87,13 @@ def replace_whole(directory: str, name: str, record: Json, *, durable: bool = Fa
         sync_directory(directory)
 
 
-def _draft(directory: str, name: str, record: Json, *, durable: bool) -> str:
-    """Write the record under a hidden name, and return its path."""
+def _draft(directory: str, name: str, content: bytes, *, durable: bool) -> str:
+    """Write the content under a hidden name, and return its path."""
     draft = os.path.join(directory, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = _create(draft)
     try:
         try:
-            write_all(fd, dumps(record))
+            write_all(fd, content)
             if durable:
                 os.fsync(fd)
         finally:

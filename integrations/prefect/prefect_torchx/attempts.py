@@ -64,7 +64,7 @@ class Attempts:
 
     def _latest_listed(self) -> dict[int, int]:
         if self._listed is None:
-            apps = self._runner.list(self._scheduler)
+            apps = self._runner.list(self._scheduler, begins=self._work.beginning)
             self._listed = self._work.latest_attempts(app.app_id for app in apps)
         return self._listed
 

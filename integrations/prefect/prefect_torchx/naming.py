@@ -76,9 +76,14 @@ class Work:
             >>> Work(name="Train it", identity="x").app_id(attempt=1)
             'train-it-fa9d1b0268068b49-2'
         """
-        name = re.sub(r"[^a-z0-9]+", "-", self.name.lower())[:_READABLE].strip("-") or "app"
         digest = hashlib.sha256(f"{slot}\n{self.identity}".encode()).hexdigest()[:_HASH]
-        return f"{name}-{digest}" + (f"-{attempt + 1}" if attempt else "")
+        return f"{self.beginning}{digest}" + (f"-{attempt + 1}" if attempt else "")
+
+    @property
+    def beginning(self) -> str:
+        """What the ids of all its apps begin with."""
+        name = re.sub(r"[^a-z0-9]+", "-", self.name.lower())[:_READABLE].strip("-") or "app"
+        return f"{name}-"
 
     def latest_attempts(self, app_ids: Iterable[str]) -> dict[int, int]:
         """Return which slots have apps among these, lowest first, and the latest attempt of each.

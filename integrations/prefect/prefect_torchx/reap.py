@@ -32,7 +32,7 @@ from prefect_torchx.rest import END_S, show_rest
 from torchx_core.display.text import whole_log
 from torchx_core.errors import TorchXError, UnknownAppException
 from torchx_core.runner import Runner, get_runner
-from torchx_core.specs import AppHandle, is_terminal, parse_app_handle
+from torchx_core.specs import AppHandle, parse_app_handle
 
 __all__ = ["Assessment", "Reaper", "reap_apps", "reap_leftovers", "with_reaper"]
 
@@ -164,8 +164,8 @@ class Reaper:
             session: Which session.
             unknown: Whether an app is orphaned whose flow run the server does not know.
         """
-        for app in self._runner(session).list(scheduler):
-            found = None if is_terminal(app.state) else self.look(app.app_handle)
+        for app in self._runner(session).list(scheduler, live=True):
+            found = self.look(app.app_handle)
             if found and not found.has_ended:
                 yield _assess(found, unknown=unknown)
 

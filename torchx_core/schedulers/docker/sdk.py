@@ -21,6 +21,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
 from torchx_core.errors import BackendAbsentError, SchedulerError
+from torchx_core.schedulers.causes import causes
 from torchx_core.schedulers.docker.answers import Json
 from torchx_core.schedulers.docker.dial import SshTunnel, Tunnels, connect_tcp, connect_unix
 from torchx_core.schedulers.docker.endpoint import BY_DEFAULT, Endpoint
@@ -128,9 +129,7 @@ def sdk_client(endpoint: Endpoint, timeout_s: float = 60.0, connections: int = 1
 
 def unreachable(endpoint: Endpoint, err: Exception) -> SchedulerError:
     """Return the error for an engine that does not answer, told by the innermost cause."""
-    cause: BaseException = err
-    while inner := cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__):
-        cause = inner
+    *_, cause = causes(err)
     hint, retryable = "is it running?", True
     if isinstance(cause, PermissionError):
         hint, retryable = "this user may not use its socket", False

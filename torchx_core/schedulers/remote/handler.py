@@ -32,6 +32,7 @@ _METHODS: Final = frozenset(
         "list",
         "owner",
         "prune",
+        "select",
         "sessions",
         "size_bytes",
         "status",

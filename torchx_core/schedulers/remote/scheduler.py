@@ -144,6 +144,13 @@ class RemoteScheduler(Scheduler[T], Generic[T]):
         """Return the apps of the session, oldest first."""
         return cast("list[ListAppResponse]", self._call("list"))
 
+    def select(
+        self, *, newest: int | None = None, begins: str = "", live: bool = False
+    ) -> builtins.list[ListAppResponse]:
+        """Return those apps, oldest first; no others come over the connection."""
+        found = self._call("select", newest=newest, begins=begins, live=live)
+        return cast("builtins.list[ListAppResponse]", found)
+
     def sessions(self) -> builtins.list[str]:
         """Return the sessions that have records there."""
         return cast("builtins.list[str]", self._call("sessions"))

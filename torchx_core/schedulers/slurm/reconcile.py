@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -18,7 +18,6 @@ from torchx_core.schedulers.slurm.job import UNLISTED, Job, is_over, job_with
 from torchx_core.schedulers.slurm.queue import JobQueue, Snapshot
 from torchx_core.schedulers.slurm.record import FINAL, JOB, AppRecord, JobFile
 from torchx_core.schedulers.slurm.view import FinalFile, Standing, dump_final, load_final, status
-from torchx_core.schedulers.stored import names_in
 from torchx_core.specs import is_terminal
 from torchx_core.supervisor.reading import DamagedFile, is_there
 from torchx_core.supervisor.records import read_json
@@ -105,9 +104,9 @@ def is_known_over(record: AppRecord) -> bool:
     )
 
 
-def ask_about_all(session_dir: str, queue: JobQueue) -> None:
-    """See that accounting is asked once for all apps of a session that `reconcile` is about to look at."""
-    jobs = dict(_open_jobs(session_dir))
+def ask_about_all(directories: Iterable[str], queue: JobQueue) -> None:
+    """See that accounting is asked once for all apps that `reconcile` is about to look at."""
+    jobs = dict(_open_jobs(directories))
     if jobs:
         with suppress(SchedulerError):
             snapshot = queue.ask(at_most_s_old=_FRESH_S)
@@ -115,15 +114,14 @@ def ask_about_all(session_dir: str, queue: JobQueue) -> None:
             queue.accounting.ask([job for job in old if job.job_id not in snapshot.jobs])
 
 
-def _open_jobs(session_dir: str) -> Iterator[tuple[JobName, float]]:
-    """Yield the jobs of a session's apps that are not known to be over, and when they were submitted."""
-    for name in names_in(session_dir):
-        directory = os.path.join(session_dir, name)
+def _open_jobs(directories: Iterable[str]) -> Iterator[tuple[JobName, float]]:
+    """Yield the jobs of the apps that are not known to be over, and when they were submitted."""
+    for directory in directories:
         with suppress(DamagedFile, OSError):  # whoever looks at that app says so
             if not is_there(os.path.join(directory, FINAL)):
                 job = read_shaped(JobFile, os.path.join(directory, JOB))
                 if job is not None:
-                    yield JobName(job.job_id, name_of(name)), job.time
+                    yield JobName(job.job_id, name_of(os.path.basename(directory))), job.time
 
 
 def _asked(record: AppRecord, facts: Facts, queue: JobQueue) -> Job | None:

@@ -14,7 +14,6 @@ from torchx_core.schedulers import (
     Capabilities,
     Finding,
     FollowOptions,
-    ListAppResponse,
     UsageSample,
 )
 from torchx_core.schedulers.attached import run_attached
@@ -158,10 +157,8 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
     def _read(self, directory: str) -> AppRecord | None:
         return AppRecord.read_from(directory)
 
-    def list(self) -> list[ListAppResponse]:
-        """Return the apps of the session, having asked Slurm about all of them together."""
-        ask_about_all(self._session_dir, self._queue)
-        return super().list()
+    def _before_looking(self, names: builtins.list[str]) -> None:
+        ask_about_all((os.path.join(self._session_dir, name) for name in names), self._queue)
 
     def _status_of(self, record: AppRecord) -> AppStatus:
         return reconcile(record, self._queue).status

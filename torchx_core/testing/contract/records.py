@@ -60,7 +60,7 @@ class RecordsContract(ContractBase):
         assert sorted(texts(runner.follow(handle))) == ["one-0", "one-1"]
 
     def test_the_list_has_this_sessions_apps(self, runner: Runner, other: Runner) -> None:
-        """Oldest first, each with handle, name and state."""
+        """Oldest first, each with handle, name and state; or those of them that are asked for."""
         first = self.run(runner, AppDef("first", [self.role("r", Print("x"))]))
         self.end(runner, first)
         second = self.hold(runner)
@@ -70,6 +70,9 @@ class RecordsContract(ContractBase):
             (second, "contract", AppState.RUNNING),
         ]
         assert all(row.app_handle.endswith(f"/{row.app_id}") for row in rows)
+        assert other.list(self.backend, newest=1) == rows[1:]
+        assert other.list(self.backend, live=True) == rows[1:]
+        assert other.list(self.backend, begins=rows[0].app_id) == rows[:1]
 
     def test_a_session_may_have_no_name(self, runner: Runner) -> None:
         """TorchX allows it; the app's handle has nothing between the slashes, and works as any other."""

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
-from torchx_core.errors import BackendAbsentError, InvalidInputError
+from torchx_core.errors import BackendAbsentError, InvalidInputError, SchedulerError
 from torchx_core.schedulers.docker.endpoint import DEFAULT_HOST, Endpoint, TlsFiles, find_endpoint
 from torchx_core.schedulers.docker.sdk import unreachable
 
@@ -158,6 +159,23 @@ def test_an_engine_that_nobody_named_may_be_absent(home: Path, cause: type[OSErr
     assert isinstance(unreachable(find(None, home), cause()), BackendAbsentError)
     named = find(None, home, DOCKER_HOST=DEFAULT_HOST)
     assert not isinstance(unreachable(named, cause()), BackendAbsentError)
+
+
+def test_an_engine_is_judged_by_its_own_error(home: Path) -> None:
+    """Not by one that the user was handling when it did not answer."""
+
+    def found() -> SchedulerError:
+        try:
+            socket.create_connection(("127.0.0.1", 0)).close()
+        except OSError as err:
+            return unreachable(find(None, home), err)
+        pytest.fail("something listens there")
+
+    try:
+        (home / "none").stat()
+    except FileNotFoundError:
+        assert not isinstance(found(), BackendAbsentError)
+        assert "none" not in str(found())
 
 
 def test_an_engine_that_does_not_answer_is_not_absent(home: Path) -> None:
