@@ -147,13 +147,13 @@ class Apps:
         change = StateChanged(state=app.state, time=0.0, status=AppStatus(state=app.state))
         yield Batch(events=(change,), cursor="2")
 
-    def list(self, scheduler: str) -> list[ListAppResponse]:
-        """Return what is on this host."""
+    def list(self, scheduler: str, *, begins: str = "") -> list[ListAppResponse]:
+        """Return what is on this host, and has an id that begins so."""
         after = self._happen("list")
         found = [
             ListAppResponse(app_id=app.app_id, state=app.state, app_handle=f"{scheduler}://s/{app.app_id}")
             for app in self.apps
-            if app.host == self.host
+            if app.host == self.host and app.app_id.startswith(begins)
         ]
         after()
         return found

@@ -15,11 +15,12 @@ from torchx_core import Runner
 from torchx_core.errors import RecordUnavailableError
 
 _ERRORS: Final[dict[str, int]] = {}
+_OPENING: Final = ("open", "os.listdir", "os.scandir")
 _installed = False
 
 
 def _refuse(event: str, args: tuple[object, ...]) -> None:
-    if not _ERRORS or event not in ("open", "os.listdir") or not isinstance(args[0], str | os.PathLike):
+    if not _ERRORS or event not in _OPENING or not isinstance(args[0], str | os.PathLike):
         return
     path = os.fspath(args[0])
     for place, number in _ERRORS.items():
