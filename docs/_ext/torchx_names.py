@@ -11,6 +11,7 @@ import ast
 import inspect
 import tomllib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -114,6 +115,7 @@ def _same(earlier: str, module: str) -> Iterator[str]:
     yield from (n for n in public_names(module) if n in theirs and theirs[n] is find(f"{module}.{n}"))
 
 
+@cache
 def public_names(module: str) -> list[str]:
     """Return what ``__all__`` has, else what the module defines itself; of a class, what can be called."""
     found = find(module)
@@ -143,6 +145,7 @@ def _defined(source: str) -> Iterator[str]:
 _NOBODYS = {"CfgT", "F", "S", "T", "log", "logger"}  # a module's own type variables and loggers
 
 
+@cache
 def find(name: str) -> object:
     """Return what a dotted name stands for: an attribute, or else a module of that name.
 
