@@ -11,9 +11,9 @@ from typing import Final
 from torchx_core.schedulers.unsupported import leave_out
 from torchx_core.specs import AppDef, CfgVal
 
-__all__ = ["host_gpus", "reserve_plan"]
+__all__ = ["VISIBLE", "host_gpus", "reserve_plan"]
 
-_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
 
 def reserve_plan(app: AppDef, cfg: Mapping[str, CfgVal], ids: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -34,9 +34,9 @@ def reserve_plan(app: AppDef, cfg: Mapping[str, CfgVal], ids: tuple[str, ...] | 
         return ()
     found = host_gpus() if ids is None else ids
     if len(found) < wanted:
-        of = " in CUDA_VISIBLE_DEVICES" if ids is None and _VISIBLE in os.environ else ""
-        problem = f"ask for {wanted} GPUs, this host has {len(found)}{of}; CUDA_VISIBLE_DEVICES is left alone"
-        leave_out(cfg, "roles", problem)
+        asked = f"{wanted} GPU{'s' * (wanted != 1)}"
+        there = f"{len(found)} in {VISIBLE}" if ids is None and VISIBLE in os.environ else f"{len(found)}"
+        leave_out(cfg, "roles", f"ask for {asked}, this host has {there}; {VISIBLE} is left alone")
         return ()
     return found
 
@@ -56,7 +56,7 @@ def host_gpus() -> tuple[str, ...]:
         return ()
     rows = (row.partition(",") for row in listing.splitlines())
     gpus = [(index.strip(), uuid.strip()) for index, _, uuid in rows]
-    visible = os.environ.get(_VISIBLE)
+    visible = os.environ.get(VISIBLE)
     if visible is None:
         return tuple(index for index, _ in gpus)
     return tuple(takewhile(bool, (_index_of(name.strip(), gpus) for name in visible.split(","))))

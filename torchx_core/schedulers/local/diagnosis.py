@@ -14,7 +14,7 @@ from typing import Final
 
 from torchx_core.errors import SchedulerError, StoredStateError
 from torchx_core.schedulers import Finding, Verdict
-from torchx_core.schedulers.local.devices import host_gpus
+from torchx_core.schedulers.local.devices import VISIBLE, host_gpus
 from torchx_core.schedulers.local.host_check import FILES_OF_ITS_OWN, FILES_PER_REPLICA, check_file_system
 from torchx_core.schedulers.local.inotify import Inotify
 from torchx_core.schedulers.local.liveness import reconcile
@@ -175,7 +175,10 @@ def _clock() -> Finding:
 def _devices(gpus: tuple[str, ...] | None) -> Finding:
     found = host_gpus() if gpus is None else gpus
     if not found:
-        return _found("GPUs", Verdict.ABSENT, "nvidia-smi lists none")
+        why = (
+            "nvidia-smi lists none" if gpus is not None or VISIBLE not in os.environ else f"none in {VISIBLE}"
+        )
+        return _found("GPUs", Verdict.ABSENT, why)
     return _found("GPUs", Verdict.OK, f"{len(found)}: {', '.join(found)}")
 
 

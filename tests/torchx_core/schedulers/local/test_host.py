@@ -118,6 +118,16 @@ def test_a_worker_with_some_of_the_gpus_hands_out_no_others(
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert host_gpus() == found
+    if visible is not None:
+        app = app_of("true", resource=Resource(cpu=0, gpu=3, memMB=0))
+        cfg: dict[str, CfgVal] = {"auto_set_cuda_visible_devices": True, "unsupported": "refuse"}
+        with (
+            get_runner("s") as runner,
+            pytest.raises(
+                InvalidAppError, match=f"3 GPUs, this host has {len(found)} in CUDA_VISIBLE_DEVICES"
+            ),
+        ):
+            runner.dryrun(app, "local_cwd", cfg)
 
 
 def test_gpus_that_cannot_be_locked(state_dir: Path) -> None:
