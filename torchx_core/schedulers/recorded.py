@@ -107,14 +107,17 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
     def select(
         self, *, newest: int | None = None, begins: str = "", live: bool = False
     ) -> builtins.list[ListAppResponse]:
-        """Return those apps, oldest first; of what has ended, it looks at no more than it returns."""
+        """Return the apps that meet every condition, oldest first; see `Runner.list`.
+
+        Each directory is looked at once. A record is read while the app may run, and once after its end.
+        """
         check_readable(self._session_dir)
         versions = self._versions()
         ended = EndedApps(self._session_dir)
-        open_ones = [name for name, version in versions.items() if not ended.has(name, version)]
-        open_ones = [name for name in open_ones if name_of(name).startswith(begins)]
-        self._before_looking(open_ones)
-        found = [row for name in open_ones if (row := self._row(name, versions[name], ended))]
+        unknown = [name for name, version in versions.items() if not ended.has(name, version)]
+        unknown = [name for name in unknown if name_of(name).startswith(begins)]
+        self._before_looking(unknown)
+        found = [row for name in unknown if (row := self._row(name, versions[name], ended))]
         if live:
             found = [row for row in found if not is_terminal(row.state)]
         else:

@@ -147,7 +147,7 @@ class RemoteScheduler(Scheduler[T], Generic[T]):
     def select(
         self, *, newest: int | None = None, begins: str = "", live: bool = False
     ) -> builtins.list[ListAppResponse]:
-        """Return those apps, oldest first; no others come over the connection."""
+        """Return the apps that meet every condition, oldest first; no others come over the connection."""
         found = self._call("select", newest=newest, begins=begins, live=live)
         return cast("builtins.list[ListAppResponse]", found)
 
