@@ -64,7 +64,7 @@ demo: $(DEMO_STAMP) $(if $(filter local_docker,$(SCHEDULER)),docker-engine) $(DE
 	ENGINE=$(ENGINE) SCHEDULER=$(SCHEDULER) $(BIN)/python demo/demo.py
 
 test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow or torch
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS) || $(call alone,$(PYTEST_ARGS))
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) || $(call alone,$(PYTEST_ARGS))
 
 test-slow: .venv/dev.stamp .venv/accelerate.stamp .venv-sinks/sinks.stamp .venv-lineage/beside.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
 	$(BIN)/pytest -n $(SLOW_WORKERS) --dist loadfile -m $(SLOW) $(PYTEST_ARGS) || $(call alone,-m $(SLOW) $(PYTEST_ARGS))

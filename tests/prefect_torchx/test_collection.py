@@ -40,6 +40,7 @@ def _python(code: str, **env: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.engine  # a thread of Prefect's, of an earlier flow, may open a socket meanwhile
 def test_the_import_costs_little_beside_prefects() -> None:
     """Prefect makes it in every process that looks a block up: no more comes with it than a look needs."""
     code = (
