@@ -80,7 +80,7 @@ def _reachable(output: Output, runner: Runner) -> list[str]:
     names: list[str] = []
     for name in runner.scheduler_backends():
         try:
-            runner.list(name)
+            runner.list(name, newest=1)
         except TorchXError as err:
             output.remark(f"{name} was not pruned: {err}")
         else:

@@ -116,7 +116,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         ended = EndedApps(self._session_dir)
         unknown = [name for name, version in versions.items() if not ended.has(name, version)]
         unknown = [name for name in unknown if name_of(name).startswith(begins)]
-        self._before_looking(unknown)
+        self._prefetch(unknown)
         found = [row for name in unknown if (row := self._row(name, versions[name], ended))]
         if live:
             found = [row for row in found if not is_terminal(row.state)]
@@ -128,7 +128,7 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
         found.sort(key=lambda row: (row.submitted_at or 0.0, row.app_id))
         return found[-newest:] if newest else found
 
-    def _before_looking(self, names: builtins.list[str]) -> None:
+    def _prefetch(self, names: builtins.list[str]) -> None:
         """Ask about the apps in the directories of these names, where a backend can tell of many at once."""
 
     def sessions(self) -> builtins.list[str]:

@@ -9,11 +9,11 @@ from contextlib import suppress
 from math import inf
 from typing import Final, NamedTuple, cast
 
-from torchx_core.schedulers.ended import DirectoryVersion, directory_version, read_rows
+from torchx_core.schedulers.ended import DirectoryVersion, directory_version
 from torchx_core.schedulers.option_values import Retention
 from torchx_core.schedulers.removing import tree_size
 from torchx_core.supervisor.reading import DamagedFile
-from torchx_core.supervisor.records import FINAL, replace_whole
+from torchx_core.supervisor.records import FINAL, read_json, replace_whole
 from torchx_core.supervisor.shape import is_whole
 
 __all__ = ["MOST", "Kept", "doomed", "overdue"]
@@ -112,8 +112,16 @@ def _scan(
 
 
 def _read(path: str) -> dict[str, _Size]:
-    rows = read_rows(path, "sizes", _VERSION)
-    return {name: _Size(*cast("list[int]", row)) for name, row in rows.items() if _is_size(row)}
+    """Return the sizes that were measured; none where the file is damaged, or of another version."""
+    try:
+        content = read_json(path) or {}
+    except OSError:
+        content = {}
+    rows = content.get("sizes")
+    if content.get("version") != _VERSION or not isinstance(rows, dict):
+        return {}
+    sizes = cast("dict[str, object]", rows)
+    return {name: _Size(*cast("list[int]", row)) for name, row in sizes.items() if _is_size(row)}
 
 
 def _is_size(row: object) -> bool:

@@ -157,7 +157,7 @@ class SlurmScheduler(RecordedScheduler[SlurmRequest, AppRecord]):
     def _read(self, directory: str) -> AppRecord | None:
         return AppRecord.read_from(directory)
 
-    def _before_looking(self, names: builtins.list[str]) -> None:
+    def _prefetch(self, names: builtins.list[str]) -> None:
         ask_about_all((os.path.join(self._session_dir, name) for name in names), self._queue)
 
     def _status_of(self, record: AppRecord) -> AppStatus:

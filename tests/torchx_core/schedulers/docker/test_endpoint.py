@@ -162,7 +162,7 @@ def test_an_engine_that_nobody_named_may_be_absent(home: Path, cause: type[OSErr
 
 
 def test_an_engine_is_judged_by_its_own_error(home: Path) -> None:
-    """Not by one that the user was handling when it did not answer."""
+    """A file that the user has not found does not make an engine absent that refuses a connection."""
 
     def found() -> SchedulerError:
         try:
