@@ -24,7 +24,7 @@ EXPENSIVE = {
     "torchx_core.components",
     "yaml",
 }
-MOST_MODULES = 65
+MOST_MODULES = 55
 """Modules are counted, not milliseconds: those depend on the machine."""
 
 
@@ -45,6 +45,25 @@ def test_importing_the_operator_loads_few_modules(loaded_for_dags: set[str]) -> 
         "torchx_core",
     }
     assert len(more) <= MOST_MODULES
+
+
+def test_making_an_operator_loads_no_scheduler() -> None:
+    """Its options are checked all the same."""
+    app = "{'name': 'a', 'roles': [{'name': 'w', 'image': '', 'entrypoint': 'true'}]}"
+    make = f"TorchXRunOperator(task_id='t', app={app}, scheduler='local_docker', cfg={{'grace_s': 5.0}})"
+    loaded = _loaded_by(f"{OPERATOR}; {make}")
+    assert "torchx_core.schedulers.options.docker" in loaded
+    assert (
+        loaded & {"torchx_core.runner", "torchx_core.schedulers.docker", "torchx_core.schedulers.local"}
+        == set()
+    )
+
+
+def test_a_task_loads_what_explains_failures_only_when_there_is_one() -> None:
+    """Its regular expressions take a tenth of what a task of `true` takes to load."""
+    loaded = _loaded_by("import airflow_torchx._execution")
+    assert "airflow_torchx._outcome" in loaded
+    assert "torchx_core.specs.failure" not in loaded
 
 
 def test_the_providers_description_loads_nothing() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from torchx_core.launch.target import Target
-from torchx_core.runner import Runner
 from torchx_core.specs import AppDef, AppHandle, CfgVal, Role, snapshot_app, validate_app
+
+if TYPE_CHECKING:
+    from torchx_core.runner import Runner
 
 __all__ = ["AppDocument", "AppRequest", "ComponentArgs", "make_app", "make_component", "to_document"]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torchx_core.errors import InvalidInputError, SchedulerError
-from torchx_core.runner import Runner, get_runner
+from torchx_core.schedulers.options import built_in_run_opts
 from torchx_core.schedulers.unsupported import UNSUPPORTED
 from torchx_core.specs import CfgVal, runopts
+
+if TYPE_CHECKING:
+    from torchx_core.runner import Runner
 
 __all__ = [
     "DEFAULT_SCHEDULER",
@@ -58,6 +61,8 @@ class Target:
 
     def runner(self) -> Runner:
         """Return a runner that reaches the target."""
+        from torchx_core.runner import get_runner  # here: a DAG file asks no scheduler
+
         return get_runner(self.session, **self.params)
 
     def cfg(self, options: runopts) -> dict[str, CfgVal]:
@@ -101,7 +106,7 @@ def check_target(target: Target, workspace: str | None = None) -> None:
         InvalidRunConfigException: It does not take the options.
         InvalidInputError: It cannot build a workspace, and refuses them as its option ``unsupported`` says.
     """
-    found = _look_at(target.scheduler)
+    found = _look_at(target.scheduler, workspace)
     if found is not None:
         options, builds = found
         cfg = options.resolve(target.cfg(options))
@@ -116,7 +121,7 @@ def target_options(scheduler: str, workspace: str | None = None) -> runopts | No
         UnknownSchedulerException: There is no such scheduler.
         InvalidInputError: It cannot build a workspace, and refuses them whatever its options are.
     """
-    found = _look_at(scheduler)
+    found = _look_at(scheduler, workspace)
     if found is None:
         return None
     options, builds = found
@@ -125,8 +130,17 @@ def target_options(scheduler: str, workspace: str | None = None) -> runopts | No
     return options
 
 
-def _look_at(scheduler: str) -> tuple[runopts, bool] | None:
-    """Return the scheduler's options, and whether it builds workspaces; None where it cannot be loaded."""
+def _look_at(scheduler: str, workspace: str | None) -> tuple[runopts, bool] | None:
+    """Return the scheduler's options, and whether it builds workspaces; None where it cannot be loaded.
+
+    A built-in scheduler is not loaded if there is no workspace to ask it about: that costs more than all else
+    that is checked in a DAG file.
+    """
+    options = None if workspace else built_in_run_opts(scheduler)
+    if options is not None:
+        return options, False
+    from torchx_core.runner import get_runner  # here: as above
+
     with get_runner() as runner:
         try:
             backend = runner.scheduler(scheduler)

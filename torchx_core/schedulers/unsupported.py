@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from torchx_core.errors import InvalidAppError
 from torchx_core.schedulers.option_values import one_of
-from torchx_core.schedulers.responses import Capabilities
 from torchx_core.specs import AppDef, CfgVal, runopts
+
+if TYPE_CHECKING:
+    from torchx_core.schedulers.responses import Capabilities
 
 __all__ = ["FORMER_MEANING", "UNSUPPORTED", "add_unsupported_option", "leave_out", "leave_out_of_app"]
 

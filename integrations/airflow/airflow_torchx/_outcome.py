@@ -10,7 +10,6 @@ from airflow_torchx import _engine
 from airflow_torchx._engine import AirflowException, AirflowFailException, Context
 from torchx_core.display.masking import mask_status
 from torchx_core.specs import AppHandle, AppState, AppStatus
-from torchx_core.specs.failure import find_failure
 
 __all__ = ["deliver", "failure_message", "status_xcoms"]
 
@@ -48,6 +47,8 @@ def failure_message(status: AppStatus, handle: AppHandle) -> str:
 
 def _exit_codes(status: AppStatus) -> Iterator[int | None]:
     """Yield the exit code of the replica that failed first, and of the rank that was why."""
+    from torchx_core.specs.failure import find_failure  # here: its expressions take a while to compile
+
     for replica in status.failed_replicas()[:1]:
         yield replica.exit_code
     failure = find_failure(status)

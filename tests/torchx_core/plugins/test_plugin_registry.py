@@ -105,7 +105,7 @@ def test_a_wrong_place_to_look_is_an_error(monkeypatch: pytest.MonkeyPatch, valu
 
 def test_options_have_types(tmp_path: Path) -> None:
     """`Opts` names every option that there is, and is one to submit with."""
-    from torchx_core.schedulers.docker.options import docker_run_opts
+    from torchx_core.schedulers.options.docker import docker_run_opts
 
     scheduler = create_scheduler("s", state_dir=str(tmp_path))
     for opts, run_opts in ((LocalOpts, scheduler.run_opts()), (DockerOpts, docker_run_opts())):

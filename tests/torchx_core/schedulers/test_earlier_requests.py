@@ -14,10 +14,10 @@ from torchx_core.schedulers.difference import comparable_request as asked_here
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import DockerRequest
 from torchx_core.schedulers.docker.answers import Json
-from torchx_core.schedulers.docker.options import FORMER_MEANINGS, docker_run_opts
 from torchx_core.schedulers.docker.request import comparable_request, remasked
 from torchx_core.schedulers.earlier_requests import in_former_words
-from torchx_core.schedulers.local.options import local_run_opts
+from torchx_core.schedulers.options.docker import FORMER_MEANINGS, docker_run_opts
+from torchx_core.schedulers.options.local import local_run_opts
 from torchx_core.specs import AppDef, CfgVal, runopts
 
 

@@ -12,8 +12,8 @@ import pytest
 from torchx_core import AppDef, AppState, Role, Runner, get_runner
 from torchx_core.errors import AppIdConflictError, InvalidAppError, InvalidRunConfigException
 from torchx_core.schedulers.difference import request_differences
-from torchx_core.schedulers.local.options import local_run_opts
-from torchx_core.schedulers.slurm.options import slurm_run_opts
+from torchx_core.schedulers.options.local import local_run_opts
+from torchx_core.schedulers.options.slurm import slurm_run_opts
 from torchx_core.schedulers.unsupported import FORMER_MEANING
 from torchx_core.specs import BindMount, CfgVal, Workspace
 

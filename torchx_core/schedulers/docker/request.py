@@ -17,11 +17,11 @@ from torchx_core.errors import InvalidRunConfigException
 from torchx_core.schedulers.docker.answers import Json
 from torchx_core.schedulers.docker.hardware import GpuDealer, devices, limits, mounts, ports
 from torchx_core.schedulers.docker.labels import alias, app_key, app_name, of_replica, replica_name
-from torchx_core.schedulers.docker.options import LOG_DRIVERS, NETWORKS, PULLS, SHIMS
 from torchx_core.schedulers.docker.records import Planned
 from torchx_core.schedulers.docker.shim import DATA, REPORTS, STATE, ShimSettings, command
 from torchx_core.schedulers.earlier_requests import REQUEST_FORMAT
 from torchx_core.schedulers.option_values import count, of_the_app, one_of, seconds
+from torchx_core.schedulers.options.docker import LOG_DRIVERS, NETWORKS, PULLS, SHIMS
 from torchx_core.schedulers.secrets import MASK, mask_env, mask_value
 from torchx_core.settings import ENV_TORCHX_IMAGE
 from torchx_core.specs import AppDef, CfgVal, RetryPolicy, Role, macros

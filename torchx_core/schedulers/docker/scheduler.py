@@ -38,7 +38,6 @@ from torchx_core.schedulers.docker.hardware import check_hardware
 from torchx_core.schedulers.docker.labels import APP, SESSION, app_key, of_session, record_name
 from torchx_core.schedulers.docker.last_lines import read_last_lines
 from torchx_core.schedulers.docker.notifier import Notifier
-from torchx_core.schedulers.docker.options import docker_run_opts
 from torchx_core.schedulers.docker.polling import look, statistics
 from torchx_core.schedulers.docker.reconcile import containers_of, end, reconcile
 from torchx_core.schedulers.docker.records import Records, Stop
@@ -51,6 +50,7 @@ from torchx_core.schedulers.docker.view import Phase, replica_state, samples, st
 from torchx_core.schedulers.docker.volume_state import VolumeState
 from torchx_core.schedulers.docker.workspace import build_workspace, prune_workspaces, workspace_image
 from torchx_core.schedulers.option_values import check_grace, retention
+from torchx_core.schedulers.options.docker import docker_run_opts
 from torchx_core.specs import (
     AppDef,
     AppDryRunInfo,

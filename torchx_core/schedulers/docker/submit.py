@@ -36,7 +36,6 @@ from torchx_core.schedulers.docker.answers import Refused
 from torchx_core.schedulers.docker.client import Engine, all_of, each_at_once
 from torchx_core.schedulers.docker.content import UNDONE
 from torchx_core.schedulers.docker.labels import KEY, NONCE, common
-from torchx_core.schedulers.docker.options import FORMER_MEANINGS, PULLS, docker_run_opts
 from torchx_core.schedulers.docker.reconcile import containers_of, stop_what_was_started
 from torchx_core.schedulers.docker.records import AppRecord, Stop
 from torchx_core.schedulers.docker.removing import remove_everything, remove_unlabelled
@@ -44,6 +43,7 @@ from torchx_core.schedulers.docker.request import DockerContainer, DockerRequest
 from torchx_core.schedulers.docker.shim import DATA
 from torchx_core.schedulers.docker.volume_state import archive
 from torchx_core.schedulers.docker.workspace import is_local_layer
+from torchx_core.schedulers.options.docker import FORMER_MEANINGS, PULLS, docker_run_opts
 
 __all__ = ["submit"]
 

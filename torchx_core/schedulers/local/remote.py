@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from torchx_core.schedulers.local.options import local_run_opts
 from torchx_core.schedulers.local.scheduler import LocalScheduler
+from torchx_core.schedulers.options.local import local_run_opts
 from torchx_core.schedulers.remote.scheduler import RemoteRequest, RemoteScheduler
 from torchx_core.schedulers.responses import Capabilities
 from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts

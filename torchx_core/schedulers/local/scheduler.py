@@ -38,10 +38,10 @@ from torchx_core.schedulers.local.liveness import (
     reconcile,
     reconcile_begun,
 )
-from torchx_core.schedulers.local.options import local_run_opts
 from torchx_core.schedulers.local.record import AppRecord, encode_record
 from torchx_core.schedulers.local.request import LocalRequest, render, shown
 from torchx_core.schedulers.option_values import check_grace
+from torchx_core.schedulers.options.local import local_run_opts
 from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.paths import check_owner
 from torchx_core.schedulers.recorded import RecordedScheduler

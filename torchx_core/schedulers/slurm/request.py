@@ -15,9 +15,9 @@ from math import ceil
 from typing import cast
 
 from torchx_core.schedulers.option_values import count, seconds
+from torchx_core.schedulers.options.slurm import SBATCH_TEXTS
 from torchx_core.schedulers.paths import file_name
 from torchx_core.schedulers.secrets import mask_env
-from torchx_core.schedulers.slurm.options import SBATCH_TEXTS
 from torchx_core.schedulers.slurm.record import PLAN, SCRIPT, SHIM, SLURM_LOG, Planned
 from torchx_core.settings import ENV_TORCHX_JOB_ID
 from torchx_core.specs import AppDef, CfgVal, InvalidRunConfigException, Role, macros, make_app_handle

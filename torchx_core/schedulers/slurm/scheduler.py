@@ -19,6 +19,7 @@ from torchx_core.schedulers import (
 from torchx_core.schedulers.attached import run_attached
 from torchx_core.schedulers.last_lines import read_last_lines
 from torchx_core.schedulers.option_values import check_grace
+from torchx_core.schedulers.options.slurm import slurm_run_opts
 from torchx_core.schedulers.ownership import owned_by
 from torchx_core.schedulers.paths import check_owner
 from torchx_core.schedulers.recorded import RecordedScheduler
@@ -30,7 +31,6 @@ from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.inside import step_inside
 from torchx_core.schedulers.slurm.job import Row, number, rows
 from torchx_core.schedulers.slurm.node.files import refresh
-from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import QUESTION, JobQueue, shared_queue
 from torchx_core.schedulers.slurm.reconcile import ask_about_all, is_known_over, jobs_left, reconcile
 from torchx_core.schedulers.slurm.record import JOB, AppRecord, JobFile

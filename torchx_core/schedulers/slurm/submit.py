@@ -42,12 +42,12 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers.difference import comparable_request, request_differences
 from torchx_core.schedulers.locks import release
+from torchx_core.schedulers.options.slurm import slurm_run_opts
 from torchx_core.schedulers.paths import make_private
 from torchx_core.schedulers.slurm import node
 from torchx_core.schedulers.slurm.cancelling import wake_tasks
 from torchx_core.schedulers.slurm.commands import CommandFailed, call
 from torchx_core.schedulers.slurm.job import job_with
-from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.record import (
     FINAL,

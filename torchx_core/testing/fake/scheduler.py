@@ -19,10 +19,10 @@ from torchx_core.schedulers import (
 )
 from torchx_core.schedulers.difference import comparable_request, request_differences
 from torchx_core.schedulers.local import CWDImageProvider, LocalRequest, LocalScheduler
-from torchx_core.schedulers.local.options import local_run_opts
 from torchx_core.schedulers.local.record import AppRecord, encode_record
 from torchx_core.schedulers.local.request import render
 from torchx_core.schedulers.local.view import app_state, status
+from torchx_core.schedulers.options.local import local_run_opts
 from torchx_core.specs import AppDef, AppDryRunInfo, CfgVal, runopts
 from torchx_core.supervisor import machine
 from torchx_core.testing.fake.app import FakeApp

@@ -19,8 +19,8 @@ from torchx_core.runner import Runner
 from torchx_core.schedulers import CancelOutcome
 from torchx_core.schedulers.difference import request_differences
 from torchx_core.schedulers.docker import DockerRequest, records
-from torchx_core.schedulers.docker.options import docker_run_opts
 from torchx_core.schedulers.docker.request import comparable_request, remasked
+from torchx_core.schedulers.options.docker import docker_run_opts
 from torchx_core.specs import AppDef, Role
 
 

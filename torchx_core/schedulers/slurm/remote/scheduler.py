@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from torchx_core.schedulers.options.slurm import slurm_run_opts
 from torchx_core.schedulers.remote.scheduler import RemoteScheduler
 from torchx_core.schedulers.responses import Capabilities, Finding, Verdict
-from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.remote.requests import render_there
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.schedulers.slurm.scheduler import SlurmScheduler

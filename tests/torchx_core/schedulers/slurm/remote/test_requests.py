@@ -7,8 +7,8 @@ import pytest
 
 from torchx_core.errors import InvalidAppError, InvalidInputError
 from torchx_core.runner import get_runner
+from torchx_core.schedulers.options.slurm import slurm_run_opts
 from torchx_core.schedulers.remote.wire import dump, load
-from torchx_core.schedulers.slurm.options import slurm_run_opts
 from torchx_core.schedulers.slurm.remote.requests import name_directories, render_there
 from torchx_core.schedulers.slurm.request import SlurmRequest
 from torchx_core.specs import AppDef, BindMount, CfgVal, Role, macros
