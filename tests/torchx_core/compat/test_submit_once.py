@@ -172,6 +172,22 @@ def test_a_lost_answer_is_settled_by_the_next_submit(
     assert apps_on(shelf) == 1
 
 
+def test_a_lost_answer_is_judged_apart_from_what_the_caller_handles(
+    new_runner: Callable[[], Runner], shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller may submit while it handles an error of its own, which says nothing about the submit."""
+    monkeypatch.setenv("TORCHX_SHELF_DIES", "lost")
+    with new_runner() as runner:
+        try:
+            raise ConnectionRefusedError("of the caller's cache")  # noqa: TRY301  # Python chains to it
+        except ConnectionRefusedError:
+            with pytest.raises(SubmitOutcomeUnknownError):
+                runner.run(APP, BACKEND, app_id="one")
+        monkeypatch.delenv("TORCHX_SHELF_DIES")
+        assert runner.wait(runner.run(APP, BACKEND, app_id="one")) is not None
+    assert apps_on(shelf) == 1
+
+
 def test_a_connection_that_nobody_accepts_is_a_refusal(
     new_runner: Callable[[], Runner], shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
