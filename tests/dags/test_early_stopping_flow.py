@@ -60,6 +60,8 @@ def test_the_losers_are_cancelled_and_the_best_one_ends(
     assert len(trials) == 4
     assert trials[0.1][:2] == (AppState.SUCCEEDED, 12)
     losers = [trial for rate, trial in trials.items() if rate != 0.1]
-    assert {state for state, _, _ in losers} == {AppState.CANCELLED}
-    assert all(steps < 12 and "at step" in msg for _, steps, msg in losers)
-    assert sum("at step 3" in msg for _, _, msg in losers) == 2
+    early = [(end, msg) for end, reached, msg in losers if reached < 12]
+    assert early  # on a slow machine one may have come to its end before it was out
+    assert all(end is AppState.CANCELLED and "at step" in msg for end, msg in early)
+    assert done.stdout.count(" is out: ") == 3
+    assert done.stdout.count(" at step 3") == 2

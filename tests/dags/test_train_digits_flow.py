@@ -99,7 +99,7 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.deployment
 @pytest.mark.torch
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(why_no_engine() is not None, reason=str(why_no_engine()))

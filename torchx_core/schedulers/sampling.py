@@ -86,6 +86,8 @@ def _with_peak(usage: Usage, last: Usage) -> Usage:
 
 def _with_rate(usage: Usage, now: UsageSample, last: UsageSample) -> Usage:
     time_s = now.time - last.time
-    if usage.cpu_s is None or last.usage.cpu_s is None or time_s <= 0:
+    if time_s <= 0:  # the same answer again: the node that gives it was too busy for another
+        return replace(usage, cpu_percent=last.usage.cpu_percent)
+    if usage.cpu_s is None or last.usage.cpu_s is None:
         return usage
     return replace(usage, cpu_percent=round(100 * max(0.0, usage.cpu_s - last.usage.cpu_s) / time_s, 1))

@@ -124,7 +124,7 @@ class UsageContract(ContractBase):
 
 
 def _until_known(batches: Iterator[Batch], looks: int) -> list[Batch]:
-    """Return the batches up to the one in which each of two replicas has so many samples."""
+    """Return the batches up to the one in which each of two replicas has so many samples, no two alike."""
     found: list[Batch] = []
     for batch in batches:
         found.append(batch)
@@ -134,7 +134,8 @@ def _until_known(batches: Iterator[Batch], looks: int) -> list[Batch]:
 
 
 def _is_known(batches: Iterable[Batch], looks: int) -> bool:
-    return bool(by := _samples_by_replica(batches)) and all(len(samples) >= looks for samples in by)
+    times = [{sample.time for sample in samples} for samples in _samples_by_replica(batches)]
+    return bool(times) and all(len(different) >= looks for different in times)
 
 
 def _samples(batches: Iterable[Batch]) -> list[UsageSample]:

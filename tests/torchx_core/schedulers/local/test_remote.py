@@ -193,7 +193,7 @@ def test_a_connection_may_break_anywhere(tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 def test_a_connection_may_break_at_many_bytes(tmp_path: Path) -> None:
     """As `test_a_connection_may_break_anywhere`, at other and more bytes."""
-    _cut_at_each(29, 7, tmp_path)
+    _cut_at_each(89, 7, tmp_path)
 
 
 @pytest.mark.slow
