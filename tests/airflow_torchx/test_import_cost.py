@@ -24,7 +24,7 @@ EXPENSIVE = {
     "torchx_core.components",
     "yaml",
 }
-MOST_MODULES = 55
+MOST_MODULES = 58
 """Modules are counted, not milliseconds: those depend on the machine."""
 
 
