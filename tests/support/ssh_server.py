@@ -128,11 +128,12 @@ class SshServer:
 
     def agents(self) -> list[psutil.Process]:
         """Return what was started by those who are logged in."""
-        return [c for process in self._session_processes() for c in process.children() if not _is_servers(c)]
+        started = (child for process in self._session_processes() for child in _children(process))
+        return [child for child in started if not _is_servers(child)]
 
     def kill_agents(self) -> None:
         """Kill what was started by those who are logged in, with all that it started."""
-        _kill([p for agent in self.agents() for p in [agent, *agent.children(recursive=True)]])
+        _kill([p for agent in self.agents() for p in [agent, *_children(agent, recursive=True)]])
 
     def cut(self) -> None:
         """Kill every session, as a broken network would end it; what it has started sees its input end."""
@@ -146,7 +147,7 @@ class SshServer:
 
     def _session_processes(self) -> list[psutil.Process]:
         sessions = self.sessions()
-        children = [c for session in sessions for c in session.children(recursive=True)]
+        children = [c for session in sessions for c in _children(session, recursive=True)]
         return [c for c in children if _is_servers(c)] + sessions
 
     def _write_client(self) -> None:
@@ -183,7 +184,15 @@ class SshServer:
 
 def _is_servers(process: psutil.Process) -> bool:
     """Return whether it is one of the server's own: of OpenSSH 10 they are called ``sshd-session``."""
-    return process.name().startswith("sshd")
+    with suppress(psutil.NoSuchProcess):  # it may end at any time, and so may those below
+        return process.name().startswith("sshd")
+    return False
+
+
+def _children(process: psutil.Process, *, recursive: bool = False) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return process.children(recursive=recursive)
+    return []
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:
