@@ -46,7 +46,7 @@ def airflow(box: SshHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         patch.setenv("PATH", str(box.clients), prepend=os.pathsep)
         server = AirflowServer(tmp_path_factory.mktemp("airflow"))
         try:
-            server.start(CODE.replace('cfg="grace_s=1"', 'scheduler="local_cwd@box", cfg="grace_s=1"') + DAGS)
+            server.start(CODE.replace("cfg=cfg,", 'cfg=cfg, scheduler="local_cwd@box",') + DAGS)
             yield server
         finally:
             server.stop()
