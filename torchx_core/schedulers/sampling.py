@@ -86,8 +86,8 @@ def _with_peak(usage: Usage, last: Usage) -> Usage:
 
 def _with_rate(usage: Usage, now: UsageSample, last: UsageSample) -> Usage:
     time_s = now.time - last.time
-    if time_s <= 0:  # the same answer again: the node that gives it was too busy for another
+    if time_s == 0 and usage.cpu_s == last.usage.cpu_s:  # a busy node's answer, again
         return replace(usage, cpu_percent=last.usage.cpu_percent)
-    if usage.cpu_s is None or last.usage.cpu_s is None:
+    if usage.cpu_s is None or last.usage.cpu_s is None or time_s <= 0:
         return usage
     return replace(usage, cpu_percent=round(100 * max(0.0, usage.cpu_s - last.usage.cpu_s) / time_s, 1))

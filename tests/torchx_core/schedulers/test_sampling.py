@@ -52,6 +52,7 @@ def test_how_busy_the_cpu_was_takes_two_looks() -> None:
         [sample(13.0, attempt=1, cpu_s=0.5), sample(13.0, replica=1, cpu_s=9.25)],
         [sample(14.0, attempt=1), sample(14.0, replica=1, cpu_s=8.0)],
         [sample(14.0, replica=1, cpu_s=8.0)],
+        [sample(14.0, replica=1, cpu_s=20.0)],
     )
     sampler = Sampler(looks, clock=clock)
     assert usages(sampler) == [Usage(cpu_s=1.0)]
@@ -59,6 +60,7 @@ def test_how_busy_the_cpu_was_takes_two_looks() -> None:
     assert usages(sampler) == [Usage(cpu_s=0.5), Usage(cpu_s=9.25, cpu_percent=25.0)]
     assert usages(sampler) == [Usage(), Usage(cpu_s=8.0, cpu_percent=0.0)]  # less than before: no speed
     assert usages(sampler) == [Usage(cpu_s=8.0, cpu_percent=0.0)]  # a busy node's last answer, again
+    assert usages(sampler) == [Usage(cpu_s=20.0)]  # the clock stood still
 
 
 def test_the_peak_is_the_most_that_was_seen_unless_the_scheduler_knows() -> None:
