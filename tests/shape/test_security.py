@@ -19,6 +19,9 @@ RUNS_CODE = {
     "torchx_core/functions/replica.py",  # the user's own function, in the replica
     "torchx_core/schedulers/remote/bundle.py",  # this library, sent to another host over ssh
 }
+WRITES_CODE = {
+    ("torchx_core/schedulers/slurm/submit.py", "marshal"),  # this library, compiled for the nodes of a job
+}
 PICKLES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
 
@@ -44,7 +47,7 @@ def test_every_test_that_the_page_names_exists() -> None:
 
 
 def test_nothing_is_pickled() -> None:
-    """No module reads or writes a format that can run code."""
+    """No module reads or writes a format that can run code, but that which writes our own for Slurm."""
     imported = {
         (name, module.partition(".")[0])
         for name, tree in sources()
@@ -58,7 +61,7 @@ def test_nothing_is_pickled() -> None:
         )
     }
     assert len(imported) > 100
-    assert [found for found in imported if found[1] in PICKLES] == []
+    assert {found for found in imported if found[1] in PICKLES} == WRITES_CODE
 
 
 def test_text_becomes_code_in_three_places_only() -> None:

@@ -13,6 +13,7 @@ from dataclasses import fields
 from importlib import import_module
 from inspect import signature
 from subprocess import CalledProcessError, TimeoutExpired
+from types import ModuleType
 from typing import Any, Final, Protocol, cast
 
 from torchx_core.errors import (
@@ -140,7 +141,10 @@ def make_scheduler(backend: str, name: str, session_name: str, params: Mapping[s
         SchedulerError: It cannot be made; a client library is missing, for example.
     """
     with translated("TorchX cannot be imported", SchedulerError):
-        factories = cast("dict[str, Any]", import_module("torchx.schedulers").get_scheduler_factories())
+        factories = cast(
+            "dict[str, Callable[..., object]]",
+            import_module("torchx.schedulers").get_scheduler_factories(),
+        )
     if name not in factories:
         prefix = backend.removesuffix(name)
         raise UnknownSchedulerException(backend, [prefix + known for known in factories])
@@ -219,12 +223,12 @@ def _is_ours(upstream: object) -> bool:
 
 def to_torchx(app: AppDef) -> object:
     """Return the app as TorchX's own ``AppDef``."""
-    specs = cast(Any, import_module("torchx.specs"))
+    specs = import_module("torchx.specs")
     roles = [_role_to_torchx(specs, role) for role in app.roles]
     return specs.AppDef(name=app.name, roles=roles, metadata=dict(app.metadata))
 
 
-def _role_to_torchx(specs: Any, role: Role) -> object:  # noqa: ANN401  # the module, which has no types
+def _role_to_torchx(specs: ModuleType, role: Role) -> object:
     values = {f.name: getattr(role, f.name) for f in fields(Role) if f.compare and f.name not in _SPENT}
     values["retry_policy"] = specs.RetryPolicy(role.retry_policy.value)
     values["resource"] = _copy(specs, role.resource)
@@ -232,7 +236,7 @@ def _role_to_torchx(specs: Any, role: Role) -> object:  # noqa: ANN401  # the mo
     return specs.Role(**values)
 
 
-def _copy(specs: Any, ours: Any) -> object:  # noqa: ANN401  # the module, and one of our dataclasses
+def _copy(specs: ModuleType, ours: object) -> object:
     """Return the same as TorchX's; 0.7 has no place for a resource's ``tags``, which ask for nothing."""
     theirs = getattr(specs, type(ours).__name__)
     return theirs(**{f.name: getattr(ours, f.name) for f in fields(theirs)})
@@ -240,7 +244,7 @@ def _copy(specs: Any, ours: Any) -> object:  # noqa: ANN401  # the module, and o
 
 def native_id_of(native: NativeDryRun) -> str | None:
     """Return the id that TorchX will give the app, where the request says it before it is submitted."""
-    request: Any = native.request
+    request = native.request
     app_id: object = getattr(request, "app_id", None)
     if isinstance(app_id, str) and app_id:
         return app_id

@@ -14,12 +14,12 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, cast
 
 from torchx_core.compat import _torchx
 from torchx_core.compat.backend import Backend, Lines, LogsUnavailableError, ReplicaKey, Sight
@@ -41,6 +41,22 @@ _CHUNK_BYTES = 1 << 20
 _CONTINUATION = 0b1000_0000
 _CONTINUATION_MASK = 0b1100_0000
 _LONGEST_CHARACTER = 4
+
+
+class _Params(Protocol):
+    """How TorchX is to start a replica."""
+
+    stdout: str
+    stderr: str
+    combined: str | None
+    env: Mapping[str, str]
+
+
+class _Request(Protocol):
+    """The request of TorchX's local scheduler."""
+
+    log_dir: str
+    role_params: Mapping[str, Sequence[_Params]]
 
 
 @dataclass(slots=True)
@@ -88,7 +104,7 @@ class ProcessBackend(Backend):
     def render(self, app: AppDef, cfg: Mapping[str, CfgVal]) -> _torchx.NativeDryRun:
         """Render with a log directory of our own: TorchX would make a new one for every dry run."""
         native = super().render(app, {**cfg, "log_dir": cfg.get("log_dir") or self._log_root})
-        for params in cast(Any, native.request).role_params.values():
+        for params in cast(_Request, native.request).role_params.values():
             for replica in params:
                 replica.combined = None  # TorchX makes that file with a thread per replica; nobody reads it
         return native
@@ -104,7 +120,7 @@ class ProcessBackend(Backend):
                 for process in self._started:
                     _end(process, signal.SIGKILL)
                     process.wait()
-                self._remove_logs(str(cast(Any, native.request).log_dir))
+                self._remove_logs(cast(_Request, native.request).log_dir)
                 raise
             finally:
                 for file in self._files:
@@ -127,13 +143,13 @@ class ProcessBackend(Backend):
         return stdout, stderr, combined
 
     def _adopt(self, native: _torchx.NativeDryRun) -> _App:
-        request = cast(Any, native.request)
-        app = _App(str(request.log_dir))
+        request = cast(_Request, native.request)
+        app = _App(request.log_dir)
         processes = iter(self._started)
         for role, params in request.role_params.items():
             for k, replica in enumerate(params):
                 logs: dict[StreamName, str] = {"stdout": replica.stdout, "stderr": replica.stderr}
-                error_file = str(replica.env["TORCHELASTIC_ERROR_FILE"])
+                error_file = replica.env["TORCHELASTIC_ERROR_FILE"]
                 app.replicas[role, k] = _Replica(next(processes), logs, error_file)
         return app
 

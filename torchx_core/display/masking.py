@@ -13,7 +13,7 @@ from torchx_core.errors import InvalidInputError, did_you_mean
 from torchx_core.schedulers.secrets import MASK, looks_secret, secret_parts
 from torchx_core.specs import AppDef, AppStatus, LastLines, ReplicaStatus, RoleStatus
 
-__all__ = ["Mask", "hide", "make_mask", "mask_status", "mask_values", "reveal", "secret_texts"]
+__all__ = ["Mask", "hide", "make_mask", "mask_status", "mask_texts", "mask_values", "reveal", "secret_texts"]
 
 MIN_SECRET_CHARS = 5
 """Shorter values would be found in innocent places."""
@@ -58,7 +58,7 @@ def mask_status(status: AppStatus, mask: Mask) -> AppStatus:
         status,
         msg=mask(status.msg),
         structured_error_msg=mask(status.structured_error_msg),
-        result=_masked(status.result, mask),
+        result=mask_texts(status.result, mask),
         roles=[
             RoleStatus(role.role, [_masked_replica(r, mask) for r in role.replicas]) for role in status.roles
         ],
@@ -66,6 +66,18 @@ def mask_status(status: AppStatus, mask: Mask) -> AppStatus:
     if status.last_lines is not None:
         masked.last_lines = partial(_masked_lines, status.last_lines, mask)
     return masked
+
+
+def mask_texts(value: object, mask: Mask) -> object:
+    """Return the value, of maps, lists and what they hold, with all texts in it masked."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return {mask(name): mask_texts(item, mask) for name, item in items}
+    if isinstance(value, list):
+        return [mask_texts(item, mask) for item in cast("list[object]", value)]
+    return value
 
 
 def _masked_lines(
@@ -79,17 +91,6 @@ def _masked_replica(replica: ReplicaStatus, mask: Mask) -> ReplicaStatus:
     return replace(replica, msg=mask(replica.msg), structured_error_msg=said)
 
 
-def _masked(value: object, mask: Mask) -> object:
-    if isinstance(value, str):
-        return mask(value)
-    if isinstance(value, Mapping):
-        items = cast("Mapping[str, object]", value).items()
-        return {mask(name): _masked(item, mask) for name, item in items}
-    if isinstance(value, list):
-        return [_masked(item, mask) for item in cast("list[object]", value)]
-    return value
-
-
 def _ways_to_write(text: str) -> Iterator[str]:
     yield text
     yield json.dumps(text)[1:-1]
@@ -100,12 +101,12 @@ def _ways_to_write(text: str) -> Iterator[str]:
 
 
 def hide(
-    value: Any,  # noqa: ANN401  (any JSON value)
+    value: object,
     secrets: dict[str, Any],
     key: str = "",
     *,
     words: bool = False,
-) -> Any:  # noqa: ANN401
+) -> object:
     """Return the value with references in place of the texts in it that look secret.
 
     A text looks secret by the name it has, or because a URL in it has a password.
@@ -130,7 +131,7 @@ def hide(
             secret = key or "url"
         return value if secret is None else _kept(secret, value, secrets)
     if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
+        fields = cast("Mapping[str, object]", value)
         if _is_reference(fields):
             return fields
         return {
@@ -138,13 +139,13 @@ def hide(
             for name, item in fields.items()
         }
     if isinstance(value, list | tuple):
-        items = cast("Sequence[Any]", value)
+        items = cast("Sequence[object]", value)
         keys = _keys_of_words(items, key) if words else [key] * len(items)
         return [hide(item, secrets, of, words=words) for item, of in zip(items, keys, strict=True)]
     return value
 
 
-def secret_texts(secrets: Mapping[str, Any]) -> list[str]:
+def secret_texts(secrets: Mapping[str, object]) -> list[str]:
     """Return the texts that must not be shown: secrets, what words among them assign, passwords in URLs.
 
     Example:
@@ -156,19 +157,19 @@ def secret_texts(secrets: Mapping[str, Any]) -> list[str]:
     return texts + parts
 
 
-def reveal(value: Any, secrets: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def reveal(value: object, secrets: Mapping[str, object]) -> object:
     """Return the value with the secrets in place of their references.
 
     Raises:
         InvalidInputError: There is no secret of that name.
     """
     if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
+        fields = cast("Mapping[str, object]", value)
         if _is_reference(fields):
             return _found(str(fields[REFERENCE]), secrets)
         return {name: reveal(item, secrets) for name, item in fields.items()}
     if isinstance(value, list | tuple):
-        return [reveal(item, secrets) for item in cast("Sequence[Any]", value)]
+        return [reveal(item, secrets) for item in cast("Sequence[object]", value)]
     return value
 
 
@@ -176,7 +177,7 @@ def _looks_secret(name: str) -> bool:
     return looks_secret(name.replace("-", "_"))
 
 
-def _keys_of_words(words: Sequence[Any], key: str) -> list[str]:
+def _keys_of_words(words: Sequence[object], key: str) -> list[str]:
     """Return for each word the name of the option before it; the list's own for the others."""
     options = (_OPTION.fullmatch(word) if isinstance(word, str) else None for word in ["", *words][:-1])
     values = (isinstance(word, str) and not word.startswith("-") for word in words)
@@ -193,7 +194,7 @@ def _assigned(word: str) -> Iterator[str]:
             yield from {rest, re.split(r"[\s,;]", rest)[0]}
 
 
-def _is_reference(value: Mapping[Any, Any]) -> bool:
+def _is_reference(value: Mapping[str, object]) -> bool:
     return set(value) == {REFERENCE}
 
 
@@ -206,7 +207,7 @@ def _kept(name: str, value: str, secrets: dict[str, Any]) -> dict[str, str]:
     return {REFERENCE: unique}
 
 
-def _found(name: str, secrets: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _found(name: str, secrets: Mapping[str, object]) -> object:
     if name not in secrets:
         known = ", ".join(secrets) or "none"
         raise InvalidInputError(f"unknown secret {name!r}; known: {known}{did_you_mean(name, secrets)}")

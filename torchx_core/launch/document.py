@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AppDocument", "AppRequest", "ComponentArgs", "make_app", "make_component", "to_document"]
 
-ComponentArgs: TypeAlias = Mapping[str, Any] | Sequence[str] | None
+ComponentArgs: TypeAlias = Mapping[str, object] | Sequence[str] | None
 """Argument -> value, or the words of a command line."""
 
 AppDocument: TypeAlias = dict[str, Any] | str
@@ -32,7 +32,7 @@ def to_document(app: object) -> AppDocument:
         InvalidAppError: It is none of these.
     """
     if isinstance(app, Mapping):
-        return dict(cast("Mapping[str, Any]", app))
+        return dict(cast("Mapping[str, object]", app))
     if not isinstance(app, str):
         return snapshot_app(app).to_dict()
     import yaml
@@ -41,7 +41,7 @@ def to_document(app: object) -> AppDocument:
         loaded: object = yaml.safe_load(app)
     except yaml.YAMLError:
         loaded = None  # an unquoted {{ template }} is no YAML: read it once it is rendered
-    return cast("dict[str, Any]", loaded) if isinstance(loaded, dict) else app
+    return cast("dict[str, object]", loaded) if isinstance(loaded, dict) else app
 
 
 def make_app(document: AppDocument, given: object = None) -> AppDef:

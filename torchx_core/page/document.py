@@ -161,7 +161,8 @@ def services_of(app: AppDef, status: AppStatus) -> list[tuple[str, str]]:
 
 
 def _role(role: Role, mask: Mask) -> RoleDocument:
-    words = list(map(mask, _revealed(hide([role.entrypoint, *role.args], {}, words=True))))
+    hidden = hide([role.entrypoint, *role.args], {}, words=True)
+    words = list(map(mask, _revealed(cast("list[str | Mapping[str, str]]", hidden))))
     return {
         "name": role.name,
         "command": shlex.join(words),

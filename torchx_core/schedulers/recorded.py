@@ -295,9 +295,19 @@ class RecordedScheduler(Scheduler[T], Generic[T, R]):
             raise SchedulerError(f"cannot take over {app_id}: {err.strerror}", retryable=True) from err
 
     def _find(self, app_id: str) -> R | None:
-        """Return the app's record, or None when there is no such app."""
-        check_readable(self._session_dir)
-        return self._read(self._app_dir(app_id))
+        """Return the app's record, or None when there is no such app.
+
+        Only where there is none, or it cannot be read, are the directories around it looked at: whether this
+        user may look into them says better what is wrong.
+        """
+        try:
+            record = self._read(self._app_dir(app_id))
+        except TorchXError:
+            check_readable(self._session_dir)
+            raise
+        if record is None:
+            check_readable(self._session_dir)
+        return record
 
     def _record(self, app_id: str) -> R:
         record = self._find(app_id)

@@ -30,14 +30,17 @@ def app_status(
         msg: Why the app is in this state.
         result: What the app reported as its result.
     """
+    known = list(replicas)
     roles: dict[str, RoleStatus] = {}
-    for replica in replicas:
-        roles.setdefault(replica.role, RoleStatus(role=replica.role, replicas=[])).replicas.append(replica)
+    for replica in known:
+        if replica.role not in roles:
+            roles[replica.role] = RoleStatus(role=replica.role, replicas=[])
+        roles[replica.role].replicas.append(replica)
     return AppStatus(
         state=state,
         num_restarts=num_restarts,
         msg=msg,
-        structured_error_msg=_first_error([r for role in roles.values() for r in role.replicas]),
+        structured_error_msg=_first_error(known),
         roles=list(roles.values()),
         result=result,
     )

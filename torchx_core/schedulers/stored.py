@@ -257,24 +257,29 @@ def names_in(session_dir: str) -> list[str]:
             return []
 
 
-@contextmanager
-def naming_damage(directory: str) -> Generator[None]:
-    """Tell damage of an app's files by the error that says so, with the handle by which to forget the app.
+class naming_damage:  # noqa: N801  (a context manager, without what contextlib adds to the time of each look)
+    """Tells damage of an app's files by the error that says so, with the handle by which to forget the app.
 
     Any other error of the system's, but that a file is absent, is told as one that may pass.
     """
-    try:
-        yield
-    except DamagedFile as err:
-        raise CorruptRecordError(err.path, err.problem, handle_of(directory)) from err
-    except (FileNotFoundError, TorchXError):  # some of ours are errors of the system's as well
-        raise
-    except OSError as err:
-        path = err.filename if isinstance(err.filename, str) else directory
-        if err.errno in NO_FILE:
-            raise CorruptRecordError(path, str(err.strerror), handle_of(directory)) from err
-        passing = err.errno not in _LASTING
-        raise RecordUnavailableError(path, err.strerror or str(err), retryable=passing) from err
+
+    def __init__(self, directory: str) -> None:
+        """Keep the app's directory."""
+        self._directory = directory
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, err: BaseException | None, trace: object) -> None:
+        """Raise the error that says it."""
+        if isinstance(err, DamagedFile):
+            raise CorruptRecordError(err.path, err.problem, handle_of(self._directory)) from err
+        if isinstance(err, OSError) and not isinstance(err, FileNotFoundError | TorchXError):
+            path = err.filename if isinstance(err.filename, str) else self._directory
+            if err.errno in NO_FILE:
+                raise CorruptRecordError(path, str(err.strerror), handle_of(self._directory)) from err
+            passing = err.errno not in _LASTING
+            raise RecordUnavailableError(path, err.strerror or str(err), retryable=passing) from err
 
 
 def handle_of(directory: str) -> str:

@@ -164,18 +164,18 @@ def _options(cls: type[StructuredOpts]) -> Iterator[_Option]:
         yield _Option(declared.name, names[0], names, kind, _group(kind), default, required)
 
 
-def _declared(options: StructuredOpts | type[StructuredOpts]) -> list[Field[Any]]:
+def _declared(options: StructuredOpts | type[StructuredOpts]) -> list[Field[object]]:
     return [declared for declared in fields(options) if not declared.name.startswith("_")]
 
 
-def _names(declared: Field[Any]) -> tuple[str, ...]:
+def _names(declared: Field[object]) -> tuple[str, ...]:
     """Return all names of the option that the field holds, without a look at its type."""
     name = declared.name
     key = str(declared.metadata.get("cfg_key", name))
     return tuple(dict.fromkeys([key, name, cases.snake_to_camel(name)]))
 
 
-def _default(declared: Field[Any]) -> tuple[object, bool]:
+def _default(declared: Field[object]) -> tuple[object, bool]:
     """Return the field's default, and whether it has none; what a factory makes is no default to show."""
     if declared.default is not MISSING:
         return declared.default, False

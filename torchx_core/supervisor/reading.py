@@ -12,8 +12,7 @@ import errno
 import json
 import os
 import stat
-from contextlib import contextmanager
-from typing import Generator, cast  # noqa: UP035  (Python 3.7)
+from typing import cast
 
 MAX_RECORD_BYTES = 64 << 20
 """No record that we write comes near it."""
@@ -61,6 +60,8 @@ def open_regular(
     """
     try:
         fd = os.open(path, flags | _FLAGS | (0 if follow else os.O_NOFOLLOW), 0o600, dir_fd=dir_fd)
+    except FileNotFoundError:
+        raise
     except OSError as err:
         if err.errno in _ABSENT:
             raise FileNotFoundError(err.errno, err.strerror, path) from err
@@ -111,15 +112,20 @@ def read_part(path: str, offset: int, size: int) -> bytes:
         return b""
 
 
-@contextmanager
-def _opened(path: str, *, follow: bool) -> Generator[int, None, None]:
-    fd = open_regular(path, follow=follow)
-    try:
-        yield fd
-    except OSError as err:  # with the path, which the kernel does not tell of a descriptor
-        raise OSError(err.errno, err.strerror, path) from err
-    finally:
-        os.close(fd)
+class _opened:  # noqa: N801  (a context manager, without what contextlib adds to the time of each read)
+    """Has the file open for a moment; its errors have the path, which the kernel does not tell."""
+
+    def __init__(self, path: str, *, follow: bool) -> None:
+        self._path = path
+        self._fd = open_regular(path, follow=follow)
+
+    def __enter__(self) -> int:
+        return self._fd
+
+    def __exit__(self, kind: object, err: BaseException | None, trace: object) -> None:
+        os.close(self._fd)
+        if isinstance(err, OSError):
+            raise OSError(err.errno, err.strerror, self._path) from err
 
 
 def is_damage(error: OSError) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlsplit
 
 from airflow_torchx import _engine
@@ -26,8 +26,8 @@ def describe_lineage(app: AppDef, handle: AppHandle, result: object) -> object:
     read = [f"file://{mount.src_path}" for mount in mounts if mount.read_only]
     written = [f"file://{mount.src_path}" for mount in mounts if not mount.read_only]
     source = parse_app_handle(handle).scheduler_backend
-    extractors: Any = import_module("airflow.providers.openlineage.extractors")
-    facets: Any = import_module("airflow.providers.common.compat.openlineage.facet")
+    extractors = import_module("airflow.providers.openlineage.extractors")
+    facets = import_module("airflow.providers.common.compat.openlineage.facet")
     return extractors.OperatorLineage(
         inputs=_datasets([*read, *_texts(told.get("inputs"))]),
         outputs=_datasets([*written, *_texts(told.get("outputs"))]),
@@ -51,7 +51,7 @@ def _texts(value: object) -> Iterator[str]:
 
 def _datasets(addresses: Iterable[str]) -> list[object]:
     """Return them as OpenLineage names them; what is no address (``scheme://place``) is left out."""
-    facets: Any = import_module("airflow.providers.common.compat.openlineage.facet")
+    facets = import_module("airflow.providers.common.compat.openlineage.facet")
     names = dict.fromkeys(filter(None, map(_dataset_name, addresses)))
     return [facets.Dataset(namespace=namespace, name=name) for namespace, name in names]
 

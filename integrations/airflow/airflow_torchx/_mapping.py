@@ -46,7 +46,7 @@ def instances(mapped: object) -> Iterator[Mapping[str, object]]:
         yield from islice((each for each in mapped if isinstance(each, Mapping)), MOST_CHECKED)
 
 
-def _combined(mapped: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+def _combined(mapped: Mapping[str, object]) -> Iterator[dict[str, object]]:
     """Yield the first values of all arguments, then the second ones; not every combination."""
     columns = {name: _values(values) for name, values in mapped.items()}
     if all(columns.values()):

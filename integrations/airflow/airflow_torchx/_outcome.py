@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_torchx import _engine
 from airflow_torchx._engine import AirflowException, AirflowFailException, Context
-from torchx_core.display.masking import mask_status
+from torchx_core.display.masking import mask_status, mask_texts
 from torchx_core.specs import AppHandle, AppState, AppStatus
 
 __all__ = ["deliver", "failure_message", "status_xcoms"]
@@ -59,20 +59,9 @@ def _exit_codes(status: AppStatus) -> Iterator[int | None]:
 def status_xcoms(handle: AppHandle, status: AppStatus) -> dict[str, Any]:
     """Return the XComs that say how the app ended; only its result is as the app gave it, secrets and all."""
     replicas = [replica for role in status.roles for replica in role.replicas]
+    told = replace(status, result=None).to_json().items()
+    shown = {name: mask_texts(value, _engine.masked) for name, value in told}
     return {
-        "app": {"handle": handle, **_masked(replace(status, result=None).to_json()), "result": status.result},
+        "app": {"handle": handle, **shown, "result": status.result},
         "exit_codes": {f"{replica.role}/{replica.id}": replica.exit_code for replica in replicas},
     }
-
-
-def _masked(value: Any) -> Any:  # noqa: ANN401  (a JSON value)
-    """Return the value with secrets hidden in all its texts: an error shows what the app was given."""
-    match value:
-        case str():
-            return _engine.masked(value)
-        case dict():
-            return {name: _masked(item) for name, item in value.items()}
-        case list():
-            return [_masked(item) for item in value]
-        case _:
-            return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from prefect.types import SecretDict
 from pydantic_core import PydanticCustomError
@@ -30,7 +29,7 @@ def our_message(mask: Mask = str) -> Iterator[None]:
         raise PydanticCustomError("torchx", "{message}", {"message": mask(str(err))}) from None
 
 
-def read_fields(given: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+def read_fields(given: Mapping[str, object], fields: Collection[str]) -> dict[str, object]:
     """Return the fields with which pydantic is to make the block.
 
     Args:
@@ -63,7 +62,7 @@ def _refuse_unknown(names: Iterable[str], fields: Collection[str]) -> None:
 
 def _mask_for(app: object) -> Mask:
     """Return what hides the secrets of an app that is none."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     hide(app, found)
     return mask_values(secret_texts(found))
 
@@ -91,7 +90,7 @@ def _problem(text: str) -> str:
     return f"must be a map, not {type(found).__name__}"
 
 
-def _plain_secrets(given: object) -> dict[str, Any]:
+def _plain_secrets(given: object) -> dict[str, object]:
     """Return a copy of the secrets, whether or not an object of Prefect's holds them."""
     plain = given.get_secret_value() if isinstance(given, SecretDict) else given or {}
     if not isinstance(plain, Mapping):

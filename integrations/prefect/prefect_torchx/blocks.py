@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
 
 from prefect.blocks.abstract import JobBlock
 from prefect.types import SecretDict
@@ -235,4 +235,5 @@ class TorchXJob(AnyJobBlock):
 
         secrets = self.secrets.get_secret_value()
         fields = {name: getattr(self, name) for name in type(self).model_fields if name != "secrets"}
-        return replace(Order.make(**reveal(fields, secrets)), hidden=tuple(secret_texts(secrets)))
+        revealed = cast("dict[str, Any]", reveal(fields, secrets))
+        return replace(Order.make(**revealed), hidden=tuple(secret_texts(secrets)))

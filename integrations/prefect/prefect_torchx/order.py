@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from prefect_torchx.attachment import Request
 from prefect_torchx.naming import FLOW_RUN, Work
@@ -35,7 +35,7 @@ class Order:
 
     @staticmethod
     def make(  # noqa: PLR0913  (the arguments of `run_app`, which says what they mean)
-        app: AppDef | Mapping[str, Any] | str | None = None,
+        app: AppDef | Mapping[str, object] | str | None = None,
         scheduler: str | None = None,
         cfg: Cfg = None,
         *,

@@ -45,7 +45,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def reap_apps(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+def reap_apps(flow: Flow[..., Any], flow_run: FlowRun, state: State) -> None:
     """Cancel the apps of a flow run that has ended; for ``on_cancellation`` and ``on_crashed``.
 
     Prefect calls it in the process that supervises the flow run, after that one's process has gone: it ends
@@ -235,7 +235,7 @@ def _reason(state: str) -> str:
     return f"cancelled because its Prefect flow run is {state}"
 
 
-def _cancel_again(reaper: Reaper, app: FoundApp, state: State[Any], log: LoggingAdapter) -> None:
+def _cancel_again(reaper: Reaper, app: FoundApp, state: State, log: LoggingAdapter) -> None:
     try:
         reaper.cancel_again(app, str(state.name))
     except UnknownAppException:
@@ -263,7 +263,7 @@ def _end(
     reaper: Reaper,
     apps: Iterable[FoundApp],
     noted: Mapping[AppHandle, NotedApp],
-    state: State[Any],
+    state: State,
     log: LoggingAdapter,
     *,
     limit_s: float = END_S,
@@ -304,6 +304,6 @@ def _assess(app: FoundApp, *, unknown: bool) -> Assessment:
     return Assessment(app=app, flow_run_state=name, orphaned=state is not None and state.is_final())
 
 
-def _is_over(state: State[Any] | None) -> bool:
+def _is_over(state: State | None) -> bool:
     """Return whether nobody runs the flow any more; a cancel is only confirmed after its hooks."""
     return state is not None and (state.is_final() or state.is_cancelling())

@@ -14,7 +14,7 @@ __all__ = ["arun_app", "run_app"]
 
 
 def run_app(  # noqa: PLR0913  (all but the first three are keywords)
-    app: AppDef | Mapping[str, Any] | str | None = None,
+    app: AppDef | Mapping[str, object] | str | None = None,
     scheduler: str | None = None,
     cfg: Cfg = None,
     *,
@@ -92,7 +92,7 @@ def run_app(  # noqa: PLR0913  (all but the first three are keywords)
 
 
 async def arun_app(  # noqa: PLR0913  (as `run_app`)
-    app: AppDef | Mapping[str, Any] | str | None = None,
+    app: AppDef | Mapping[str, object] | str | None = None,
     scheduler: str | None = None,
     cfg: Cfg = None,
     *,

@@ -23,7 +23,7 @@ class _OfOurs(int):
 def worth_a_retry(
     task: Task[..., Any],
     task_run: TaskRun,  # noqa: ARG001  (Prefect passes it)
-    state: State[Any],
+    state: State,
 ) -> bool:
     """Return whether running the task again may help; a ``retry_condition_fn``.
 

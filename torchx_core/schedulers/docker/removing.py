@@ -21,7 +21,7 @@ from torchx_core.schedulers.docker.labels import (
 
 __all__ = ["debris", "remove_everything", "remove_unlabelled"]
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 30.0
 """How long things may stay in use: a busy engine lets go of a network long after its last container."""
 _PAUSE_S = 0.1
 _IN_USE = (403, 409)

@@ -49,6 +49,8 @@ class Replay:
         is_another = found.st_ino != inode or found.st_size < start
         if is_another or (start and os.pread(fd, 1, start - 1) != b"\n"):
             start, state = 0, self._fresh
+        if found.st_size == start:
+            return state
         if found.st_size - start > MAX_JOURNAL_BYTES:
             raise DamagedFile(self._path, f"has more than {MAX_JOURNAL_BYTES} bytes")
         data = os.pread(fd, found.st_size - start, start)

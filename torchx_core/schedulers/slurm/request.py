@@ -12,16 +12,15 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import cast
 
 from torchx_core.schedulers.option_values import count, seconds
 from torchx_core.schedulers.options.slurm import SBATCH_TEXTS
 from torchx_core.schedulers.paths import file_name
 from torchx_core.schedulers.secrets import mask_env
+from torchx_core.schedulers.slurm.node.plan import Plan, PlannedReplica, PlannedRole
 from torchx_core.schedulers.slurm.record import PLAN, SCRIPT, SHIM, SLURM_LOG, Planned
 from torchx_core.settings import ENV_TORCHX_JOB_ID
 from torchx_core.specs import AppDef, CfgVal, InvalidRunConfigException, Role, macros, make_app_handle
-from torchx_core.supervisor.records import Json
 
 __all__ = ["SlurmRequest", "render"]
 
@@ -42,20 +41,18 @@ class SlurmRequest:
     sbatch: list[str]
     """The command line."""
     script: str
-    plan: Json
+    plan: Plan
     """What the nodes run."""
 
     @property
     def replicas(self) -> list[Planned]:
         """All replicas, in the order of the roles."""
-        rows = cast("list[Json]", self.plan["replicas"])
-        return [Planned(str(r["role"]), cast("int", r["replica"]), str(r["log_dir"])) for r in rows]
+        return [Planned(each["role"], each["replica"], each["log_dir"]) for each in self.plan["replicas"]]
 
     def __str__(self) -> str:
         """Show it for people; values that look secret are masked."""
-        plan = dict(self.plan)
-        rows = cast("list[Json]", plan["replicas"])
-        plan["replicas"] = [{**row, "env": mask_env(cast("dict[str, str]", row["env"]))} for row in rows]
+        masked = [{**each, "env": mask_env(each["env"])} for each in self.plan["replicas"]]
+        plan = {**self.plan, "replicas": masked}
         return "\n".join([shlex.join(self.sbatch), "", self.script, f"# {PLAN}", json.dumps(plan, indent=2)])
 
 
@@ -166,16 +163,14 @@ def _python(cfg: Mapping[str, CfgVal]) -> list[str]:
 
 def _plan(
     app: AppDef, cfg: Mapping[str, CfgVal], *, app_id: str, log_root: str, session: str, cwd: str
-) -> Json:
+) -> Plan:
     handle = make_app_handle("slurm", session, app_id)
     replicas = [
         _replica(role, k, app_id=app_id, handle=handle, log_root=log_root, cwd=cwd)
         for role in app.roles
         for k in range(role.num_replicas)
     ]
-    most_mb = count(cfg, "log_max_mb")
-    return {
-        **({} if most_mb is None else {"log_max_mb": most_mb}),
+    plan: Plan = {
         "python": _python(cfg),
         "rank0_env": RANK0_ENV,
         "grace_s": seconds(cfg, "grace_s") or 0.0,
@@ -185,15 +180,19 @@ def _plan(
         "roles": [_step(role, cfg) for role in app.roles],
         "replicas": replicas,
     }
+    most_mb = count(cfg, "log_max_mb")
+    if most_mb is not None:
+        plan["log_max_mb"] = most_mb
+    return plan
 
 
-def _step(role: Role, cfg: Mapping[str, CfgVal]) -> Json:
+def _step(role: Role, cfg: Mapping[str, CfgVal]) -> PlannedRole:
     """Return what srun has to know: replicas that share a node's GPUs would all see all of them."""
     gpus_each = max(0, role.resource.gpu) if _per_node(role, cfg) > 1 else 0
     return {"replicas": role.num_replicas, "cpus": max(1, role.resource.cpu), "gpus_each": gpus_each}
 
 
-def _replica(role: Role, k: int, *, app_id: str, handle: str, log_root: str, cwd: str) -> Json:
+def _replica(role: Role, k: int, *, app_id: str, handle: str, log_root: str, cwd: str) -> PlannedReplica:
     values = macros.Values(img_root=role.image or cwd, app_id=app_id, replica_id=str(k), rank0_env=RANK0_ENV)
     rendered = values.apply(role)
     return {

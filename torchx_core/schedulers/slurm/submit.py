@@ -31,7 +31,7 @@ import zipfile
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from torchx_core import supervisor
 from torchx_core.errors import (
@@ -67,6 +67,10 @@ from torchx_core.schedulers.stored import StoredApp
 from torchx_core.schedulers.unsupported import FORMER_MEANING
 from torchx_core.supervisor.reading import DamagedFile, is_there, open_regular
 from torchx_core.supervisor.records import Json, dumps, sync_directory, write_all
+
+if TYPE_CHECKING:
+    from importlib.abc import InspectLoader
+    from importlib.machinery import ModuleSpec
 
 __all__ = ["is_submitted", "packed", "submit"]
 
@@ -257,16 +261,34 @@ def _take_back(record: AppRecord) -> None:
 
 @cache
 def packed() -> bytes:
-    """Return a zip archive that ``python3`` runs; the packages around ours are empty in it."""
+    """Return a zip archive that ``python3`` runs; the packages around ours are empty in it.
+
+    Each module is there as code, for nodes whose Python is the submitter's, and as source for all others,
+    which compile it anew in each task: a Python that finds code of another version takes the source. Every
+    app keeps the archive, on a disk that is perhaps far from the nodes, so it is compressed.
+    """
     from importlib.resources import files  # our own sources may lie in an archive, too
 
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("__main__.py", _MAIN)
         for package in _AROUND:
             archive.writestr(f"{package}/__init__.py", "")
         for package, ending in ((node.__name__, ".py"), (supervisor.__name__, _SHARED)):
             for source in sorted(files(package).iterdir(), key=lambda source: source.name):
                 if source.name.endswith(ending):
-                    archive.writestr(f"{package.replace('.', '/')}/{source.name}", source.read_bytes())
+                    path = f"{package.replace('.', '/')}/{source.name}"
+                    archive.writestr(path, source.read_bytes())
+                    module = f"{package}.{source.name.removesuffix('.py')}"
+                    archive.writestr(f"{path}c", _compiled(module.removesuffix(".__init__")))
     return content.getvalue()
+
+
+def _compiled(module: str) -> bytes:
+    """Return the module's code as a file of it is to be (PEP 552), used without a look at its source."""
+    import marshal
+    from importlib.util import MAGIC_NUMBER, find_spec
+
+    loader = cast("InspectLoader", cast("ModuleSpec", find_spec(module)).loader)
+    unchecked = (1).to_bytes(4, "little") + bytes(8)
+    return MAGIC_NUMBER + unchecked + marshal.dumps(loader.get_code(module))

@@ -144,7 +144,7 @@ class TorchXRunOperator(BaseOperator):
     def __init__(  # noqa: PLR0913  (an operator's arguments are its interface; all are keywords)
         self,
         *,
-        app: AppDef | Mapping[str, Any] | str | XComArg | None = None,
+        app: AppDef | Mapping[str, object] | str | XComArg | None = None,
         component: str | None = None,
         component_args: ComponentArgs = None,
         workspace: str | None = None,

@@ -32,7 +32,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from torchx_core.errors import MalformedAppHandleException
@@ -64,12 +64,12 @@ class Dispatch:
     number: int = 0
     """Counted from 1; 0 before the first."""
     stage: Stage = Stage.WAITING
-    end: State[Any] | None = None
+    end: State | None = None
     """How the flow run ended, once it is over."""
     late: bool = False
     """Whether a worker has taken the flow run since, which came too late: it bears that one's name now."""
 
-    def due(self, now: State[Any]) -> State[Any] | None:
+    def due(self, now: State) -> State | None:
         """Return the end that a late worker took from the flow run and that it is to have again.
 
         Args:
@@ -79,7 +79,7 @@ class Dispatch:
         return self.end if self.late and taken and self.end and _words(self.end) != _words(now) else None
 
 
-def latest_dispatch(states: Iterable[State[Any]]) -> Dispatch:
+def latest_dispatch(states: Iterable[State]) -> Dispatch:
     """Return the latest dispatch of the flow run that has been through these states, oldest first.
 
     Two states of the same moment may come in either order: the server writes down when each was proposed.
@@ -88,7 +88,7 @@ def latest_dispatch(states: Iterable[State[Any]]) -> Dispatch:
     return replace(dispatch, number=max(1, dispatch.number))
 
 
-def _step(seen: Dispatch, state: State[Any]) -> Dispatch:
+def _step(seen: Dispatch, state: State) -> Dispatch:
     if state.is_final():
         return replace(seen, stage=Stage.OVER, end=seen.end if _keeps_its_end(seen, state) else state)
     if state.is_scheduled():
@@ -101,12 +101,12 @@ def _step(seen: Dispatch, state: State[Any]) -> Dispatch:
     return replace(seen, stage=Stage.BEGUN, end=None)
 
 
-def _keeps_its_end(seen: Dispatch, state: State[Any]) -> bool:
+def _keeps_its_end(seen: Dispatch, state: State) -> bool:
     """Return whether this is no end: only what was taken late can crash although it has ended."""
     return bool(seen.end and seen.late and state.is_crashed() and not seen.end.is_crashed())
 
 
-def _pending(seen: Dispatch, state: State[Any]) -> Dispatch:
+def _pending(seen: Dispatch, state: State) -> Dispatch:
     if seen.stage is Stage.WAITING:
         return Dispatch(number=seen.number + 1, stage=Stage.TAKEN)
     # A worker's second state, Submitting, may follow the end as well as its first.
@@ -114,7 +114,7 @@ def _pending(seen: Dispatch, state: State[Any]) -> Dispatch:
     return replace(seen, late=seen.late or too_late)
 
 
-def _is_by_the_server(state: State[Any]) -> bool:
+def _is_by_the_server(state: State) -> bool:
     """Return whether it is a retry within a process: the server answers ``Failed`` with it.
 
     A process that hands its flow run back at a SIGTERM says ``AwaitingRetry``, too, but every state that
@@ -124,7 +124,7 @@ def _is_by_the_server(state: State[Any]) -> bool:
     return state.name == _RETRY and state.state_details.transition_id is None
 
 
-def _words(state: State[Any]) -> tuple[object, ...]:
+def _words(state: State) -> tuple[object, ...]:
     """Return what makes two states one to a reader; one that was given back has an id of its own."""
     return state.type, state.name, state.message
 

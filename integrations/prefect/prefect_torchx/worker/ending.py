@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from prefect_torchx.worker.job import ROLE
 from torchx_core.display.masking import Mask, make_mask, mask_status
@@ -45,7 +45,7 @@ class Ending(Enum):
     CANCELLED = "it was to be cancelled, and its app is gone"
 
 
-def judge(state: State[Any] | None, *, retried_in_process: bool) -> Ending:
+def judge(state: State | None, *, retried_in_process: bool) -> Ending:
     """Decide what becomes of a flow run in that state.
 
     Args:

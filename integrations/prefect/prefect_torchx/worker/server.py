@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 from uuid import UUID
 
 from prefect.client.orchestration import PrefectClient
@@ -96,7 +96,7 @@ class FlowRuns:
         """Mark the flow run as that worker's."""
         await self._client.update_flow_run_labels(flow_run_id, {WORKER_LABEL: worker})
 
-    async def end(self, flow_run_id: UUID, state: State[Any]) -> bool:
+    async def end(self, flow_run_id: UUID, state: State) -> bool:
         """Propose a final state; return whether the server took it. What has ended keeps its state."""
         result = await self._client.set_flow_run_state(flow_run_id, state)
         return result.status is SetStateStatus.ACCEPT
@@ -107,7 +107,7 @@ class FlowRuns:
         logs = await self._client.read_logs(wanted, limit=PAGE, sort=LogSort.TIMESTAMP_DESC)
         return [log.message for log in logs]
 
-    async def _give_back(self, flow_run_id: UUID, end: State[Any]) -> None:
+    async def _give_back(self, flow_run_id: UUID, end: State) -> None:
         """Set a state that the flow run had; the client's own method forgets where its result is stored."""
         state = StateCreate(
             type=end.type,

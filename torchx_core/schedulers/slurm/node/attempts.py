@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Mapping, NamedTuple  # noqa: UP035  (Python 3.7)
 
 from torchx_core.schedulers.slurm.node.files import patiently, read_json, refresh, write_once
 
@@ -13,8 +13,8 @@ class Attempt(NamedTuple):
     """One start of the replica; ``end`` is None when it has not ended, or nobody saw it."""
 
     number: int
-    start: dict[str, Any]
-    end: dict[str, Any] | None
+    start: Mapping[str, object]
+    end: Mapping[str, object] | None
 
     @property
     def succeeded(self) -> bool:
@@ -42,7 +42,7 @@ class Attempts:
         """Return the directory of an attempt."""
         return os.path.join(self._log_dir, str(number))
 
-    def claim(self, start: dict[str, Any]) -> int:
+    def claim(self, start: Mapping[str, object]) -> int:
         """Begin an attempt; return its number, which another task may have made larger meanwhile."""
         number = self._count()
         while True:
@@ -51,7 +51,7 @@ class Attempts:
                 return number
             number += 1
 
-    def close(self, number: int, end: dict[str, Any], *, patient: bool = True) -> None:
+    def close(self, number: int, end: Mapping[str, object], *, patient: bool = True) -> None:
         """Write down how an attempt ended."""
         write_once(self._path(number, "end"), end, patient=patient)
 

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import Any, Callable, TypeVar  # noqa: UP035  (Python 3.7)
+from typing import Callable, Mapping, TypeVar  # noqa: UP035  (Python 3.7)
 
 from torchx_core.supervisor.reading import DamagedFile, read_object
 
@@ -29,7 +29,7 @@ def refresh(directory: str) -> None:
         os.close(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
-def read_json(path: str, **kinds: type[Any]) -> dict[str, Any] | None:
+def read_json(path: str, **kinds: type) -> dict[str, object] | None:
     """Return the JSON object in the file, or None; also where a field is not what it should be.
 
     Args:
@@ -45,13 +45,13 @@ def read_json(path: str, **kinds: type[Any]) -> dict[str, Any] | None:
     return record
 
 
-def number_in(record: dict[str, Any], name: str) -> float | None:
+def number_in(record: Mapping[str, object], name: str) -> float | None:
     """Return the field if it is a number of seconds, or None."""
     value = record.get(name)
     return float(value) if isinstance(value, (int, float)) and _is(value, float) and value >= 0 else None
 
 
-def _is(value: object, kind: type[Any]) -> bool:
+def _is(value: object, kind: type) -> bool:
     if isinstance(value, bool) or kind is bool:
         return isinstance(value, bool) and kind is bool
     if isinstance(value, (int, float)) and not -_MOST < value < _MOST:
@@ -59,7 +59,7 @@ def _is(value: object, kind: type[Any]) -> bool:
     return isinstance(value, (int, float) if kind is float else kind)
 
 
-def write_once(path: str, value: dict[str, Any], *, patient: bool = True, sync: bool = True) -> bool:
+def write_once(path: str, value: Mapping[str, object], *, patient: bool = True, sync: bool = True) -> bool:
     """Create the file whole, unless it exists; return whether it is ours.
 
     Args:

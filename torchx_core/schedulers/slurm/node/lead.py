@@ -8,10 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Iterator  # noqa: UP035  (Python 3.7)
+from typing import TYPE_CHECKING, Callable, Iterator, cast  # noqa: UP035  (Python 3.7)
 
 from torchx_core.schedulers.slurm.node.files import done_name, read_json, refresh, this_run, write_once
 from torchx_core.schedulers.slurm.node.signals import outlive_signals
+
+if TYPE_CHECKING:
+    from torchx_core.schedulers.slurm.node.plan import Plan
 
 NOT_LAUNCHED = b"Application launch failed"
 LAUNCHES = 3
@@ -24,7 +27,7 @@ DEATH = re.compile(rb"^srun: error: \S+: tasks? (\d+(?:[-,]\d+)*): ")
 def lead(directory: str) -> int:
     """Start the replicas; return the exit code of srun."""
     outlive_signals()
-    plan = read_json(os.path.join(directory, "plan.json"))
+    plan = cast("Plan | None", read_json(os.path.join(directory, "plan.json")))
     job_id = os.environ.get("SLURM_HET_JOB_ID") or os.environ["SLURM_JOB_ID"]
     job = os.path.join(directory, "job.json")
     if not os.path.exists(job):  # its submitter has died, or is slower than Slurm
@@ -79,7 +82,7 @@ def launch(command: list[str], mind: Callable[[bytes], None]) -> tuple[int, bool
     return process.wait(), launched
 
 
-def mind_deaths(line: bytes, plan: dict[str, Any], directory: str) -> None:
+def mind_deaths(line: bytes, plan: Plan, directory: str) -> None:
     """End the app if srun says that a task has ended which could not say so itself.
 
     A task leaves a note when it ends. It cannot on a node without Python or without the shared directory, nor
@@ -117,7 +120,7 @@ def _numbers(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def _replicas(number: int, plan: dict[str, Any]) -> list[int]:
+def _replicas(number: int, plan: Plan) -> list[int]:
     """Return the indices of the replicas that may be the task of that number."""
     first = 0
     meant: list[int] = []
@@ -128,7 +131,7 @@ def _replicas(number: int, plan: dict[str, Any]) -> list[int]:
     return meant
 
 
-def srun(plan: dict[str, Any], directory: str) -> list[str]:
+def srun(plan: Plan, directory: str) -> list[str]:
     """Return the command that starts a task per replica, on all components of the job at once."""
     command = ["srun", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL"]
     several = len(plan["roles"]) > 1

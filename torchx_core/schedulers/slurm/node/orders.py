@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Iterator  # noqa: UP035  (Python 3.7)
+from typing import Iterator, Mapping, cast  # noqa: UP035  (Python 3.7)
 
 from torchx_core.schedulers.slurm.node.files import read_json, write_once
 
@@ -28,7 +28,7 @@ class Orders:
         for order in self._since(self.read):
             self.read += 1
             if self._names(order, self._index):
-                self.together = order["indices"]
+                self.together = _indices(order)
                 return True
         return False
 
@@ -46,10 +46,10 @@ class Orders:
         """Return whether a replica that has read so many is still to start again."""
         return any(self._names(order, index) for order in self._since(since))
 
-    def _names(self, order: dict[str, Any], index: int) -> bool:
-        return order["run"] == self._run and index in order["indices"]  # a requeue starts everybody anyway
+    def _names(self, order: Mapping[str, object], index: int) -> bool:
+        return order["run"] == self._run and index in _indices(order)  # a requeue starts everybody anyway
 
-    def _since(self, number: int) -> Iterator[dict[str, Any]]:
+    def _since(self, number: int) -> Iterator[Mapping[str, object]]:
         while True:
             order = read_json(self._path(number), run=int, indices=list)
             if order is None and not os.path.exists(self._path(number)):
@@ -59,3 +59,7 @@ class Orders:
 
     def _path(self, number: int) -> str:
         return os.path.join(self._directory, f"restart.{number}.json")
+
+
+def _indices(order: Mapping[str, object]) -> list[int]:
+    return cast("list[int]", order["indices"])

@@ -9,7 +9,7 @@ import selectors
 import signal
 import subprocess
 import time
-from typing import Any
+from typing import Mapping  # noqa: UP035  (Python 3.7)
 
 from torchx_core.schedulers.slurm.node.files import number_in
 from torchx_core.schedulers.slurm.node.guard import Guard
@@ -46,7 +46,7 @@ class Program:
         self.hastened_s: float | None = None
         self.pipes: list[int] = []
         self.failed_with: int = 0
-        self.used: dict[str, Any] = {}
+        self.used: dict[str, object] = {}
         self.oom_before: int = oom_kills()
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
         self.selector.register(signals.wake, selectors.EVENT_READ, 0)
@@ -179,7 +179,7 @@ class Program:
         elif not self.told and self.replica.restarted():
             self._tell(RESTART, self.replica.plan["grace_s"])
 
-    def _hasten(self, stop: dict[str, Any]) -> None:
+    def _hasten(self, stop: Mapping[str, object]) -> None:
         """Kill sooner, if a later cancel has cut the grace period short; it counts from when we see it."""
         sooner_s = number_in(stop, "sooner_s")
         if sooner_s is None or sooner_s == self.hastened_s:

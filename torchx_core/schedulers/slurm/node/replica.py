@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Mapping, cast  # noqa: UP035  (Python 3.7)
 
 from torchx_core.schedulers.slurm.node.attempts import Attempts
 from torchx_core.schedulers.slurm.node.files import (
@@ -19,6 +19,9 @@ from torchx_core.schedulers.slurm.node.files import (
 from torchx_core.schedulers.slurm.node.orders import Orders
 from torchx_core.supervisor.reading import DamagedFile, read_bytes
 
+if TYPE_CHECKING:
+    from torchx_core.schedulers.slurm.node.plan import Plan, PlannedReplica
+
 ALONE_S = 10.0
 """How long after one replica Slurm's signal may reach the others."""
 
@@ -30,12 +33,12 @@ class Superseded(Exception):
 class Replica:
     """One task: the replica that it runs, and how the app stands."""
 
-    def __init__(self, directory: str, plan: dict[str, Any]) -> None:
+    def __init__(self, directory: str, plan: Plan) -> None:
         """Find out which replica this is: Slurm counts tasks over all components of the job."""
         self.directory: str = directory
-        self.plan: dict[str, Any] = plan
+        self.plan: Plan = plan
         self.index: int = int(os.environ["SLURM_PROCID"])
-        self.mine: dict[str, Any] = plan["replicas"][self.index]
+        self.mine: PlannedReplica = plan["replicas"][self.index]
         self.run: int = this_run()
         self.attempts: Attempts = Attempts(self.mine["log_dir"])
         self._orders: Orders = Orders(directory, self.index, self.run)
@@ -44,7 +47,7 @@ class Replica:
         self._began: float = time.monotonic() - self._ran_before()
         self._signalled: bool = False
         self._alone_since: float | None = None
-        self._unwritten: dict[str, Any] | None = None
+        self._unwritten: Mapping[str, object] | None = None
 
     def path(self, name: str) -> str:
         """Return the path of one of the app's files."""
@@ -62,12 +65,12 @@ class Replica:
         self.stop()
         return number
 
-    def stop(self) -> dict[str, Any] | None:
+    def stop(self) -> Mapping[str, object] | None:
         """Return why the app ends, or None; see to it that deadline, lease and gang are kept."""
         refresh(self.directory)
         if any(map(os.path.exists, self._superseding)):
             raise Superseded
-        stop = read_json(self.path("stop.json"))
+        stop: Mapping[str, object] | None = read_json(self.path("stop.json"))
         why = self._overdue() or self._left_alone() if stop is None else ""
         if why:
             stop = self.end_app("CANCELLED", why, -1)
@@ -86,7 +89,7 @@ class Replica:
         with suppress(OSError):
             write_once(self.path(f"told.{self.run}.json"), {"index": self.index}, patient=False)
 
-    def end_app(self, outcome: str, msg: str, index: int) -> dict[str, Any]:
+    def end_app(self, outcome: str, msg: str, index: int) -> Mapping[str, object]:
         """Write down why the app ends, and return that; the first reason counts.
 
         A program that may run no longer is ended also while the disk is full, whose room nobody may make:
@@ -184,13 +187,14 @@ class Replica:
     def _left_alone(self) -> str:
         """Return which replica Slurm has ended, if it spared this one: a part of the job was cancelled."""
         told = None if self._signalled else read_json(self.path(f"told.{self.run}.json"), index=int)
-        if told is None or not 0 <= told["index"] < len(self.plan["replicas"]):
+        index = -1 if told is None else cast("int", told["index"])
+        if not 0 <= index < len(self.plan["replicas"]):
             return ""
         if self._alone_since is None:
             self._alone_since = time.monotonic()
         if time.monotonic() - self._alone_since < ALONE_S:
             return ""
-        other = self.plan["replicas"][told["index"]]
+        other = self.plan["replicas"][index]
         return "Slurm ended {role}/{replica}, and not the others".format(**other)
 
     def _ran_before(self) -> float:
@@ -199,7 +203,7 @@ class Replica:
         This node's own clock may be ahead of theirs: it would end the app at once.
         """
         first, latest = (read_json(self.path(f"run.{n}.json"), time=float) for n in (0, self.run))
-        return latest["time"] - first["time"] if first and latest else 0.0
+        return cast("float", latest["time"]) - cast("float", first["time"]) if first and latest else 0.0
 
     def _lease(self) -> bytes:
         try:

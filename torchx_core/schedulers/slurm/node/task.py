@@ -6,12 +6,16 @@ import os
 import signal
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING, cast
 
 from torchx_core.schedulers.slurm.node.files import read_json
 from torchx_core.schedulers.slurm.node.guard import Guard
 from torchx_core.schedulers.slurm.node.program import RESTART, SIGNAL, STOP, SUPERSEDED, Program
 from torchx_core.schedulers.slurm.node.replica import Replica, Superseded
 from torchx_core.schedulers.slurm.node.signals import Signals, outlive_signals
+
+if TYPE_CHECKING:
+    from torchx_core.schedulers.slurm.node.plan import Plan
 
 PEERS_S = 15.0
 """How long, after their grace period, the end of those that start again together is waited for."""
@@ -20,7 +24,8 @@ PEERS_S = 15.0
 def run_task(directory: str) -> int:
     """Run a replica until nothing starts it any more; return the exit code of the task."""
     outlive_signals()
-    replica = Replica(directory, read_json(os.path.join(directory, "plan.json")) or {})
+    plan = cast("Plan", read_json(os.path.join(directory, "plan.json")) or {})
+    replica = Replica(directory, plan)
     guard = Guard()
     slurmstepd = os.getppid()
 

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import Any, Iterator, NamedTuple  # noqa: UP035  (Python 3.7)
+from typing import Iterator, NamedTuple  # noqa: UP035  (Python 3.7)
 
 from torchx_core.supervisor.reading import DamagedFile, read_bytes
 
@@ -50,7 +50,7 @@ class UsageReporter:
                 _replace(self._answer, usage_of(self._pid))
 
 
-def usage_of(pid: int) -> dict[str, Any]:
+def usage_of(pid: int) -> dict[str, object]:
     """Return what a program uses that runs in a session of its own, with all that it has started.
 
     Args:
@@ -101,7 +101,7 @@ def _moved(pid: int) -> tuple[int, int] | None:
         return None
 
 
-def _replace(path: str, value: dict[str, Any]) -> None:
+def _replace(path: str, value: dict[str, object]) -> None:
     temporary = f"{path}.{os.urandom(6).hex()}"
     try:
         with open(temporary, "w") as file:
