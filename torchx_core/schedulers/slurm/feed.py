@@ -31,6 +31,8 @@ _SHORTEST_S, _LONGEST_S = 0.05, 1.0
 """How long the files are left alone: the longer the quieter the app is."""
 _LOOK_EVERY_S = 1.0
 """How often it is asked whether the app is over, while nothing happens."""
+_WAITING_LOOK_EVERY_S = 5.0
+"""The same for an app that waits in the queue, if neither its directory nor what Slurm says has changed."""
 _RENEWALS_PER_LEASE = 4
 _WAITS_FROM_S = 10.0
 """How long after its submit an app that has not begun is said to wait."""
@@ -62,7 +64,8 @@ class SlurmFeed(RecordFeed[AppRecord]):
         self._quiet_s = _SHORTEST_S
         self._lease_s = record.lease_s if options.renew else None
         self._renew_at = 0.0
-        self._look_at = 0.0
+        self._look_at = self._look_anyway_at = 0.0
+        self._waiting_seen: tuple[int, float] | None = None
         self._joined = False
 
     @property
@@ -82,8 +85,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         self._join()
         self._renew()
         events = list(self._news(None))
-        if not self._has_moved(events) and time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + min(self._quiet_s, _LOOK_EVERY_S)
+        if not self._has_moved(events) and self._is_time_to_look():
             events = self._last_news()
         if not self._has_moved(events):
             self._quiet_s = min(1.5 * self._quiet_s, _LONGEST_S)
@@ -121,6 +123,19 @@ class SlurmFeed(RecordFeed[AppRecord]):
 
     def _patience(self, timeout_s: float | None) -> float:
         return self._quiet_s if timeout_s is None else min(timeout_s, self._quiet_s)
+
+    def _is_time_to_look(self) -> bool:
+        """Return whether to ask if the app is over: of what an app that waits needs, that takes longest."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._look_at = now + min(self._quiet_s, _LOOK_EVERY_S)
+        if not self._place.begun:
+            seen = (_changed_ns(self._record), self._queue.poll().asked_at)
+            if seen == self._waiting_seen and now < self._look_anyway_at:
+                return False
+            self._waiting_seen, self._look_anyway_at = seen, now + _WAITING_LOOK_EVERY_S
+        return True
 
     def _last_news(self) -> list[AppEvent]:
         """Return what comes once the app is over: the rest of its output, then its end."""
@@ -224,3 +239,11 @@ def _end(planned: Planned, attempt: Attempt) -> ReplicaChanged:
     state = replica_state(attempt, over=True)
     at = attempt.started_at if attempt.ended_at is None else attempt.ended_at
     return _changed(planned, attempt, state, at, attempt.code)
+
+
+def _changed_ns(record: AppRecord) -> int:
+    """Return when a file last came into the app's directory, or left it; 0 where there is no directory."""
+    try:
+        return os.stat(record.directory).st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -17,11 +17,13 @@ from torchx_core.schedulers.feed import drive
 from torchx_core.schedulers.remote.handler import Handler
 from torchx_core.schedulers.remote.wire import dump
 from torchx_core.schedulers.responses import FollowOptions, Stream
+from torchx_core.schedulers.slurm import feed as feed_module
 from torchx_core.schedulers.slurm import replica_log
 from torchx_core.schedulers.slurm.feed import SlurmFeed
 from torchx_core.schedulers.slurm.node.output import STDERR, STDOUT, Output
 from torchx_core.schedulers.slurm.node.parts import RECORD
 from torchx_core.schedulers.slurm.queue import JobQueue
+from torchx_core.schedulers.slurm.reconcile import Look, look
 from torchx_core.schedulers.slurm.record import AppRecord
 from torchx_core.specs import AppState
 from torchx_core.supervisor.records import Json
@@ -74,6 +76,43 @@ def test_an_attempt_that_never_began_hides_nothing(follow: Callable[..., SlurmFe
     assert lines == [(0, "first"), (2, "second"), (4, "third")]
     changes = [event for batch in batches for event in batch.events if isinstance(event, ReplicaChanged)]
     assert [c.attempt for c in changes if c.state is AppState.RUNNING] == [0, 2, 4]
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        """Return its time."""
+        return self.now
+
+    time = monotonic
+
+
+def test_an_app_that_waits_is_looked_at_when_something_has_changed(
+    follow: Callable[..., SlurmFeed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its directory and Slurm's answer stay as they are, one look in five seconds is enough."""
+    (tmp_path / "run.0.json").unlink()
+    clock, looks = Clock(), list[float]()
+
+    def noting(record: AppRecord, queue: JobQueue, *, asked_after: float) -> Look:
+        looks.append(clock.now)
+        return look(record, queue, asked_after=asked_after)
+
+    monkeypatch.setattr(feed_module, "time", clock)
+    monkeypatch.setattr(feed_module, "look", noting)
+    feed = follow(None)
+    for second in range(1, 13):
+        clock.now = float(second)
+        if second == 9:
+            (tmp_path / "stop.json").write_text(
+                json.dumps({"outcome": "CANCELLED", "msg": "", "index": -1, "time": 0.0})
+            )
+        feed.poll()
+    assert looks == [1.0, 6.0, 9.0]
 
 
 def test_a_stream_that_is_left_out_hides_nothing_of_the_other(
