@@ -69,7 +69,7 @@ test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow o
 test-slow: .venv/dev.stamp .venv/accelerate.stamp .venv-sinks/sinks.stamp .venv-lineage/beside.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
 	$(BIN)/pytest -n $(SLOW_WORKERS) --dist loadfile -m $(SLOW) $(PYTEST_ARGS) || $(call alone,-m $(SLOW) $(PYTEST_ARGS))
 
-test-deployment: .venv/dev.stamp .venv/accelerate.stamp .venv-celery/beside.stamp .venv-kubernetes/beside.stamp .venv-runners/beside.stamp docker-engine slurm-cluster celery-servers browser ## run the tests of whole deployments, fifty minutes
+test-deployment: .venv/dev.stamp .venv/accelerate.stamp .venv-sinks/sinks.stamp .venv-celery/beside.stamp .venv-kubernetes/beside.stamp .venv-runners/beside.stamp docker-engine slurm-cluster celery-servers browser ## run the tests of whole deployments, fifty minutes
 	$(BIN)/pytest -m deployment $(PYTEST_ARGS)
 
 test-airflow-versions: $(AIRFLOWS:%=.venv-airflow-%/dev.stamp) ## test the Airflow package with older Airflows

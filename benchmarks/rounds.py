@@ -18,7 +18,7 @@ from benchmarks.experiment import Experiment, Samples, SideName, Size
 from benchmarks.leftovers import MARKER, end_leftovers
 
 ROOT = Path(__file__).parents[1]
-TIMEOUT_S = 300.0
+TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,8 +49,8 @@ def test_the_app_ends_however_that_is_noticed(
     ("kill", "way"),
     [
         pytest.param(KILL_PROCESS, "serve", id="killed under serve"),
-        pytest.param(KILL_PROCESS, "worker", id="killed under a worker"),
-        pytest.param(TERMINATE_PROCESS, "serve", id="terminated"),
+        pytest.param(KILL_PROCESS, "worker", id="killed under a worker", marks=pytest.mark.deployment),
+        pytest.param(TERMINATE_PROCESS, "serve", id="terminated", marks=pytest.mark.deployment),
         pytest.param(CANCEL_SCRIPT, "script", id="cancelled, which is the parent's state"),
     ],
 )

@@ -107,7 +107,7 @@ def _leave_be(_run: Interrupted) -> None:
     """Let Prefect itself say that the flow run is to run again."""
 
 
-@pytest.mark.parametrize("form", ["direct", "body"])
+@pytest.mark.parametrize("form", ["direct", pytest.param("body", marks=pytest.mark.deployment)])
 @pytest.mark.parametrize(
     ("interrupt", "signum", "env"),
     [

@@ -46,7 +46,9 @@ def mlflow(tmp_path: Path) -> Place:
     return Place("mlflow", f"sqlite:///{tmp_path}/mlflow.db")
 
 
-@pytest.fixture(params=["tensorboard", "mlflow", "mlflow-files", "wandb"])
+@pytest.fixture(
+    params=["tensorboard", "mlflow", pytest.param("mlflow-files", marks=pytest.mark.deployment), "wandb"]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path, mlflow: Place) -> Place:
     """One of the sinks."""
     match request.param:
