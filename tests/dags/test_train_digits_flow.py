@@ -114,7 +114,7 @@ def test_the_demo_trains_a_model_in_containers(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*/model.pt"))) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.deployment
 @pytest.mark.torch
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(why_no_cluster() != "", reason=why_no_cluster())
