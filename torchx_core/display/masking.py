@@ -68,15 +68,21 @@ def mask_status(status: AppStatus, mask: Mask) -> AppStatus:
     return masked
 
 
-def mask_texts(value: object, mask: Mask) -> object:
-    """Return the value, of maps, lists and what they hold, with all texts in it masked."""
+def mask_texts(value: object, mask: Mask, *, keys: bool = True) -> object:
+    """Return the value, of maps, lists and what they hold, with all texts in it masked.
+
+    Args:
+        value: The value; not changed.
+        mask: Hides secrets.
+        keys: Mask the keys of maps as well; not where they are names of our own fields.
+    """
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, Mapping):
         items = cast("Mapping[str, object]", value).items()
-        return {mask(name): mask_texts(item, mask) for name, item in items}
+        return {mask(key) if keys else key: mask_texts(item, mask, keys=keys) for key, item in items}
     if isinstance(value, list):
-        return [mask_texts(item, mask) for item in cast("list[object]", value)]
+        return [mask_texts(item, mask, keys=keys) for item in cast("list[object]", value)]
     return value
 
 

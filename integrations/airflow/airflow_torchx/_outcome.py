@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from airflow_torchx import _engine
 from airflow_torchx._engine import AirflowException, AirflowFailException, Context
@@ -59,9 +59,8 @@ def _exit_codes(status: AppStatus) -> Iterator[int | None]:
 def status_xcoms(handle: AppHandle, status: AppStatus) -> dict[str, Any]:
     """Return the XComs that say how the app ended; only its result is as the app gave it, secrets and all."""
     replicas = [replica for role in status.roles for replica in role.replicas]
-    told = replace(status, result=None).to_json().items()
-    shown = {name: mask_texts(value, _engine.masked) for name, value in told}
+    shown = mask_texts(replace(status, result=None).to_json(), _engine.masked, keys=False)
     return {
-        "app": {"handle": handle, **shown, "result": status.result},
+        "app": {"handle": handle, **cast("dict[str, object]", shown), "result": status.result},
         "exit_codes": {f"{replica.role}/{replica.id}": replica.exit_code for replica in replicas},
     }

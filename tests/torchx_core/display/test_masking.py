@@ -7,8 +7,17 @@ from typing import Any, cast
 import pytest
 from local_apps import app_of
 
-from torchx_core.display.masking import hide, make_mask, mask_status, mask_values, reveal, secret_texts
+from torchx_core.display.masking import (
+    hide,
+    make_mask,
+    mask_status,
+    mask_texts,
+    mask_values,
+    reveal,
+    secret_texts,
+)
 from torchx_core.errors import InvalidInputError
+from torchx_core.schedulers.secrets import MASK
 from torchx_core.specs import AppState, AppStatus, LastLines, ReplicaStatus, RoleStatus
 
 
@@ -172,3 +181,11 @@ def _named(value: Any) -> Any:
         named = {key: _named(item) for key, item in fields.items()}
         return "<>" if set(fields) == {"$secret"} else named
     return [_named(item) for item in cast("Sequence[Any]", value)] if isinstance(value, list) else value
+
+
+def test_names_of_our_own_fields_stay_as_they_are() -> None:
+    """A secret may be a word that we use as well: who reads a document has to find its fields."""
+    mask = mask_values(["replicas"])
+    document = {"replicas": [{"msg": "2 replicas failed"}]}
+    assert mask_texts(document, mask, keys=False) == {"replicas": [{"msg": f"2 {MASK} failed"}]}
+    assert mask_texts(document, mask) == {MASK: [{"msg": f"2 {MASK} failed"}]}

@@ -85,7 +85,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         self._join()
         self._renew()
         events = list(self._news(None))
-        if not self._has_moved(events) and self._is_time_to_look():
+        if not self._has_moved(events) and self._reconcile_is_due():
             events = self._last_news()
         if not self._has_moved(events):
             self._quiet_s = min(1.5 * self._quiet_s, _LONGEST_S)
@@ -124,7 +124,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
     def _patience(self, timeout_s: float | None) -> float:
         return self._quiet_s if timeout_s is None else min(timeout_s, self._quiet_s)
 
-    def _is_time_to_look(self) -> bool:
+    def _reconcile_is_due(self) -> bool:
         """Return whether to ask if the app is over: of what an app that waits needs, that takes longest."""
         now = time.monotonic()
         if now < self._look_at:

@@ -91,7 +91,7 @@ class Clock:
     time = monotonic
 
 
-def test_an_app_that_waits_is_looked_at_when_something_has_changed(
+def test_a_pending_app_is_reconciled_when_something_has_changed(
     follow: Callable[..., SlurmFeed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While its directory and Slurm's answer stay as they are, one look in five seconds is enough."""
