@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 _PR_SET_PDEATHSIG = 1
@@ -21,6 +21,7 @@ _LINUX = sys.platform == "linux"
 _ROOM = f"room={'.' * 2048}"
 _LOOKS = 100
 _PAUSE_S = 0.001
+_SCANS = 20
 
 APP_MARKER = "TORCHX_LOCAL_APP"
 """Environment variable that names the app's directory in every process of the app."""
@@ -238,36 +239,61 @@ def kill_group(pgid: int, number: int) -> None:
         return
 
 
-def marked(app_dir: str) -> Iterator[int]:
-    """Yield the processes of this user that carry the app's marker.
+def marked(app_dir: str) -> list[int]:
+    """Return the processes of this user that carry the app's marker.
 
     Only for when supervisor and guardian are both dead: it reads every process's environment, and a
     process that wiped its own is missed.
     """
     needle = b"%s=%s\0" % (APP_MARKER.encode(), os.fsencode(app_dir))
-    for pid, environment in _processes("environ"):
-        if needle in environment and pid != os.getpid():
-            yield pid
+    pids = _processes("environ", lambda environment: needle in environment)
+    return [pid for pid in pids if pid != os.getpid()]
 
 
-def serving(app_dir: str) -> Iterator[int]:
-    """Yield the guardians and supervisors of the app, wherever they are."""
-    for pid, command in _processes("cmdline"):
+def serving(app_dir: str) -> list[int]:
+    """Return the guardians and supervisors of the app, wherever they are."""
+
+    def serves_it(command: bytes) -> bool:
         words = os.fsdecode(command).split("\0")
-        if STUB in words and app_dir in words:
-            yield pid
+        return STUB in words and app_dir in words
+
+    return _processes("cmdline", serves_it)
 
 
-def _processes(file_name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield every process that we may look at, with what its directory of ``/proc`` has under that name."""
-    for name in _listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/{file_name}", "rb") as file:
-                    content = file.read()
-            except OSError:
-                continue
-            yield int(name), content
+def _processes(file_name: str, is_meant: Callable[[bytes], bool]) -> list[int]:
+    """Return the living processes whose file of that name in ``/proc`` is one that is meant.
+
+    Listing the processes and reading their files takes time: a process that is listed may start another and
+    end before its file is read, and then neither is seen. So that nobody was found counts only if every
+    process without a readable file was without one at the scan before as well; else this scans again,
+    `_SCANS` times at most.
+    """
+    silent_before: set[int] = set()
+    for scan in range(_SCANS):
+        found, silent = _scan(file_name, is_meant)
+        if found or (scan and silent <= silent_before):
+            return found
+        silent_before = silent
+    return []
+
+
+def _scan(file_name: str, is_meant: Callable[[bytes], bool]) -> tuple[list[int], set[int]]:
+    """Return who is meant, and whose file was empty or gone: a zombie's, a kernel thread's, in execve(2)."""
+    found: list[int] = []
+    silent: set[int] = set()
+    for pid in [int(name) for name in _listdir("/proc") if name.isdigit()]:
+        try:
+            with open(f"/proc/{pid}/{file_name}", "rb") as file:
+                content = file.read()
+        except PermissionError:  # another user's
+            continue
+        except OSError:
+            content = b""
+        if not content:
+            silent.add(pid)
+        elif is_meant(content):
+            found.append(pid)
+    return found, silent
 
 
 def _listdir(path: str) -> list[str]:

@@ -22,7 +22,7 @@ from torchx_core.supervisor.journal import read_journal
 from torchx_core.supervisor.limits import group_prefix, remove_groups
 from torchx_core.supervisor.reading import DamagedFile, read_bytes
 from torchx_core.supervisor.records import CANCEL, FINAL, JOURNAL, LOCK, SUPERVISOR_LOG, read_json
-from torchx_core.supervisor.tree import descendants, is_zombie, kill, marked, serves, serving
+from torchx_core.supervisor.tree import descendants, kill, marked, serves, serving
 
 __all__ = ["REAP_LOCK", "end_by_force", "end_orphans", "is_served", "reconcile", "reconcile_begun"]
 
@@ -129,7 +129,7 @@ def _kill_all(directory: str, find: Callable[[], Iterable[int]]) -> None:
         SchedulerError: Something does not end: it waits in the kernel, where no signal reaches it; retryable.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
-    while pids := [pid for pid in find() if not is_zombie(pid)]:
+    while pids := [*find()]:
         if time.monotonic() > deadline:
             raise SchedulerError(
                 f"processes of {directory} do not end though they were killed: {', '.join(map(str, pids))};"
@@ -173,7 +173,7 @@ def end_orphans(directory: str, patience_s: float) -> bool:
     """Have those who serve a deleted app end it, within its grace period; false if that takes long."""
     deadline = time.monotonic() + patience_s
     told: set[int] = set()
-    while not all(map(is_zombie, [*serving(directory), *marked(directory)])):
+    while serving(directory) or marked(directory):
         if time.monotonic() > deadline:
             return False
         servants = set(serving(directory))

@@ -18,6 +18,7 @@ from torchx_core.schedulers import AppEvent, LogsLost, StateChanged
 from torchx_core.schedulers.local import feed
 from torchx_core.schedulers.local.liveness import end_by_force, reconcile
 from torchx_core.schedulers.local.record import AppRecord
+from torchx_core.supervisor import tree
 from torchx_core.supervisor.journal import encode_event
 from torchx_core.supervisor.machine import Exited, State
 from torchx_core.supervisor.records import JOURNAL
@@ -64,6 +65,34 @@ def test_kill_of_both(runner: Runner, state_dir: Path) -> None:
     assert status.state == AppState.FAILED
     assert "both killed" in status.msg
     wait_until(lambda: running("600.1") == [], PATIENCE_S)
+
+
+def test_kill_of_both_while_a_process_hands_over(
+    runner: Runner, state_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader also ends a process that was not listed, and whose parent had ended when it was looked at."""
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    program = f"(read word < '{go}'; setsid sleep 600.7 > /dev/null 2>&1 &) & wait"
+    handle = runner.run(app_of("sh", "-c", program), "local_cwd", app_id="one")
+    wait_until(lambda: len(running("read word")) == 2, PATIENCE_S)
+    kill(*supervisor_of(state_dir, "one"))
+    listings: list[list[str]] = []
+
+    def list_and_hand_over(path: str) -> list[str]:
+        names = [entry.name for entry in Path(path).iterdir()]
+        if path == "/proc" and not listings:
+            go.write_text("now")
+            wait_until(lambda: running("600.7") and not running("read word"), PATIENCE_S)
+        listings.append(names)
+        return names
+
+    monkeypatch.setattr(tree, "_listdir", list_and_hand_over)
+    status = runner.wait(handle, PATIENCE_S)
+    assert status
+    assert status.state == AppState.FAILED
+    assert listings
+    assert running("600.7") == []
 
 
 def test_a_follower_learns_of_the_loss(runner: Runner, state_dir: Path) -> None:

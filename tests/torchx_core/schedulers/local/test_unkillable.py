@@ -25,7 +25,7 @@ def test_a_delete_by_force_names_what_does_not_end(
     """The app stays, the error may pass, and the same delete works once the process can be killed."""
     handle = runner.run(app_of("sleep", "1000"), "local_cwd", app_id="bad")
     app_dir = state_dir / "local_cwd" / "s" / "bad"
-    wait_until(lambda: list(marked(str(app_dir))), 240)
+    wait_until(lambda: marked(str(app_dir)), 240)
     (pid,) = marked(str(app_dir))
     apply(app_dir / "spec.json", "cut in the middle")
     monkeypatch.setattr(liveness, "KILL_PATIENCE_S", 0.0)
