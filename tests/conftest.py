@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import random
 import select
 import shutil
 import signal
@@ -23,6 +24,9 @@ import pytest
 
 MARKER = "TORCHX_CORE_TEST"
 SHARED_HOME = "TORCHX_CORE_TESTS_HOME"
+ZYGOTE_IDLE_S = "TORCHX_ZYGOTE_IDLE_S"
+ZYGOTES: set[int] = set()
+"""What has waited for the next submit of a local app, as on a user's host; it ends with the test run."""
 END_TIMEOUT_S = 60.0
 HOME = pytest.StashKey[Path]()
 PREFECTS_THREAD = "EventsWorkerThread"
@@ -60,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[variable] = str(folder)
     os.environ.setdefault(SHARED_HOME, str(home / "shared"))  # the processes of pytest-xdist inherit it
     os.environ.pop("TORCHX_STATE_DIR", None)
-    os.environ["TORCHX_ZYGOTE_IDLE_S"] = "0"  # it would be left behind; its own tests want one
+    os.environ[ZYGOTE_IDLE_S] = str(random.uniform(2000, 3000))  # so that this process has one of its own
     # Of the server that Prefect starts for a script; 20 s are too few on a host with much else to do.
     os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "600"
     tempfile.tempdir = str(folders["TMPDIR"])
@@ -80,7 +84,11 @@ def _python_with_site(path: Path) -> str:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the throw-away folder."""
+    """End the zygotes, and remove the throw-away folder."""
+    own = f"{ZYGOTE_IDLE_S}={os.environ[ZYGOTE_IDLE_S]}\0".encode()
+    for pid in _processes():
+        if _is_zygote(pid) and own in _read(pid, "environ"):
+            _kill(pid)
     shutil.rmtree(config.stash[HOME], ignore_errors=True)
 
 
@@ -128,9 +136,10 @@ def no_leaks(
 ) -> Iterator[None]:
     """Fail the test that leaves something behind.
 
-    A process counts when it is our descendant or when it carries this test's marker in its environment,
-    which also finds what has daemonized. Engines keep threads, sockets, temporary files and signal handlers
-    on purpose, so tests marked ``engine`` answer for their processes only; their handlers are put back.
+    A process counts when it is a descendant of ours or of a zygote's, or when it carries this test's marker
+    in its environment, which also finds what has daemonized. Engines keep threads, sockets, temporary files
+    and signal handlers on purpose, so tests marked ``engine`` answer for their processes only; their handlers
+    are put back.
     """
     marker = uuid.uuid4().hex
     monkeypatch.setenv(MARKER, marker)
@@ -177,7 +186,7 @@ def _left_processes(marker: str, known: set[int]) -> list[str]:
     """
     deadline = time.monotonic() + END_TIMEOUT_S
     left: dict[int, str] = {}
-    while pids := _started(marker, known) - left.keys():
+    while pids := _started(marker, known) - left.keys() - ZYGOTES:
         for pid in pids:
             if not _ends_before(pid, deadline):
                 left[pid] = f"process {pid} {_describe(pid)}"
@@ -191,7 +200,7 @@ def _processes() -> set[int]:
 
 
 def _started(marker: str, known: set[int]) -> set[int]:
-    """Return the living processes that are not known, and are our descendants or carry the marker.
+    """Return the living processes that are not known, and are descendants of ours or carry the marker.
 
     Look twice: a process shows no environment within its exec, and may fork and end during one look.
     """
@@ -201,11 +210,11 @@ def _started(marker: str, known: set[int]) -> set[int]:
 
 
 def _is_ours(pid: int) -> bool:
-    """Return whether the process runs and is a descendant of this one."""
+    """Return whether the process runs and is a descendant of this one or of a zygote."""
     state, parent = _state_and_parent(pid)
     if state in "ZX":
         return False
-    while parent not in {0, os.getpid()}:
+    while parent not in {0, os.getpid(), *ZYGOTES}:
         _, parent = _state_and_parent(parent)
     return parent != 0
 
@@ -224,15 +233,28 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def _ends_before(pid: int, deadline: float) -> bool:
-    """Wait on a pidfd, which is readable as soon as the process is a zombie: reaping is PID 1's business."""
+    """Wait on a pidfd, which is readable as soon as the process is a zombie: reaping is PID 1's business.
+
+    A zygote, which may be known as one only a moment after its start, is to stay.
+    """
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([pidfd], [], [], max(0.0, deadline - time.monotonic()))[0])
+        while not _is_zygote(pid):
+            if select.select([pidfd], [], [], 0.05)[0]:
+                return True
+            if time.monotonic() > deadline:
+                return False
+        ZYGOTES.add(pid)
+        return True
     finally:
         os.close(pidfd)
+
+
+def _is_zygote(pid: int) -> bool:
+    return _read(pid, "cmdline").startswith(b"torchx-zygote\0")
 
 
 def _describe(pid: int) -> str:

@@ -17,7 +17,7 @@ from torchx_core import get_runner
 from torchx_core.schedulers.local.zygote import IDLE_VARIABLE, zygote_name
 from torchx_core.testing import wait_until
 
-__all__ = ["end_zygotes_like", "find_zygote", "name_here", "own_zygote"]
+__all__ = ["find_zygote", "name_here", "own_zygote"]
 
 PACKAGE_ROOT = str(Path(torchx_core.__file__).parents[1])
 
@@ -37,14 +37,6 @@ def _zygotes() -> Iterator[psutil.Process]:
         with suppress(psutil.Error):
             if process.cmdline()[:1] == ["torchx-zygote"]:
                 yield process
-
-
-def end_zygotes_like(one: psutil.Process) -> None:
-    """Kill those that wait as long as this one does: processes with another umask, say, have their own."""
-    for zygote in _zygotes():
-        with suppress(psutil.Error):
-            if zygote != one and zygote.environ().get(IDLE_VARIABLE) == os.environ[IDLE_VARIABLE]:
-                zygote.kill()
 
 
 @contextmanager

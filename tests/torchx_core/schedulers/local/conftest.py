@@ -10,6 +10,7 @@ import pytest
 from local_apps import app_of
 
 from torchx_core import AppState, Runner, get_runner
+from torchx_core.schedulers.local.zygote import IDLE_VARIABLE
 from torchx_core.specs import CfgVal, is_terminal
 
 Submit: TypeAlias = Callable[..., str]
@@ -32,6 +33,12 @@ def runner(state_dir: Path) -> Iterator[Runner]:
                     continue
                 runner.cancel(app.app_handle, grace_s=0, reason="end of the test")
                 runner.wait(app.app_handle, timeout_s=240)
+
+
+@pytest.fixture
+def no_zygote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test's apps have guardians that are started as programs, as where no zygote can be."""
+    monkeypatch.setenv(IDLE_VARIABLE, "0")
 
 
 @pytest.fixture

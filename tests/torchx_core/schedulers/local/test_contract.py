@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
-from zygotes import end_zygotes_like, own_zygote
 
 from torchx_core import Runner, get_runner
 from torchx_core.testing import SchedulerContract, Step, python_program
@@ -34,29 +32,15 @@ class LocalContract(SchedulerContract):
 
 
 class TestLocalCwd(LocalContract):
-    """``local_cwd``; its apps get their guardians from a zygote, those of all other tests as programs."""
+    """``local_cwd``; its apps get their guardians from a zygote."""
 
     backend = "local_cwd"
 
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def zygote() -> Iterator[psutil.Process]:
-        """One for all tests."""
-        with own_zygote() as zygote:
-            yield zygote
-            assert zygote.is_running()
-
-    @pytest.fixture(autouse=True)
-    @staticmethod
-    def no_other(zygote: psutil.Process) -> Iterator[None]:
-        """What submits from elsewhere has another, which goes with the test."""
-        yield
-        end_zygotes_like(zygote)
-
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_zygote")
 class TestLocalDir(LocalContract):
-    """``local_dir``; its image is a directory."""
+    """``local_dir``; its image is a directory, and its apps' guardians are started as programs."""
 
     backend = "local_dir"
 

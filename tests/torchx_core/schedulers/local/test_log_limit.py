@@ -137,18 +137,20 @@ def test_a_place_amid_what_went_is_still_a_place(runner: Runner) -> None:
     """Whoever stopped there goes on at the latest part, is told that lines are lost, and gets none twice."""
     handle = _chatty(runner)
     batches = list(runner.follow(handle))
-    runs_of_lost = 0
+    with_gaps: list[bool] = []
     last = -1
-    for batch in batches:
-        rest = _seen(runner.follow(handle, batch.cursor))["chatty"]
+    for n, batch in enumerate(batches):
         last = max([last, *(_number(line.text) for line in batch.lines() if line.role == "chatty")])
+        if n % max(1, len(batches) // 20):
+            continue  # to read the rest from each place takes long
+        rest = _seen(runner.follow(handle, batch.cursor))["chatty"]
         numbers = list(map(_number, rest.lines))
         assert numbers == sorted(set(numbers))
         assert not numbers or (last < numbers[0] and numbers[-1] == 119_999)
         gaps = sum(after - before for before, after in pairwise([last, *numbers])) > len(numbers)
         assert gaps == bool(rest.lost)
-        runs_of_lost += gaps
-    assert 0 < runs_of_lost < len(batches)
+        with_gaps.append(gaps)
+    assert set(with_gaps) == {False, True}
 
 
 def test_damaged_notes_of_what_went_are_an_error(runner: Runner, tmp_path: Path) -> None:

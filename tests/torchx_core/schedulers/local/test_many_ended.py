@@ -13,6 +13,7 @@ from local_apps import app_of, wait_until_unserved
 from torchx_core import AppState, Runner
 from torchx_core.errors import InvalidInputError
 from torchx_core.schedulers import ended
+from torchx_core.testing import wait_until
 
 IDS = [f"app{i:02}" for i in range(ended.FEWEST)]
 
@@ -112,6 +113,7 @@ def test_some_apps_are_those_that_all_would_be(runner: Runner, session: Path) ->
     """The newest, those of some name, those that have not ended, of apps that the file knows and others."""
     assert session.is_dir()
     handle = runner.run(app_of("sleep", "643.1"), "local_cwd", app_id="app-live")
+    wait_until(lambda: runner.list("local_cwd")[-1].state is AppState.RUNNING, timeout_s=240)
     apps = runner.list("local_cwd")
     assert [app.app_id for app in apps] == [*IDS, "app-live"]
     assert runner.list("local_cwd", newest=3) == apps[-3:]

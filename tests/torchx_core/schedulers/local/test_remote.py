@@ -174,7 +174,7 @@ def _bytes_of_a_life(state: Path, mark: Path) -> int:
 
 
 def _cut_at_each(step: int, first: int, tmp_path: Path) -> None:
-    length = _bytes_of_a_life(tmp_path / "state", tmp_path / "whole")
+    length = min(_bytes_of_a_life(tmp_path / "state", tmp_path / f"whole-{n}") for n in range(2))
     cuts = 0
     for after in range(first, length, step):
         dial = CutDial(after)

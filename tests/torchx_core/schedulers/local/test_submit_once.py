@@ -145,6 +145,7 @@ CANNOT_START = pytest.mark.parametrize(
 
 
 @CANNOT_START
+@pytest.mark.usefixtures("no_zygote")
 def test_a_start_that_fails_leaves_nothing(
     runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch, shell: list[str], told: str
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_start_that_fails_leaves_nothing(
 
 
 @CANNOT_START
+@pytest.mark.usefixtures("no_zygote")
 def test_a_start_in_place_of_a_dead_submitter_fails(
     runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch, shell: list[str], told: str
 ) -> None:
@@ -270,6 +272,7 @@ def test_kill_helper_is_real(runner: Runner) -> None:
     assert status.state == AppState.FAILED
 
 
+@pytest.mark.usefixtures("no_zygote")
 def test_a_launcher_that_is_interrupted_late_removes_no_app_that_runs(
     runner: Runner, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

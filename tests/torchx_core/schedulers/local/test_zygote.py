@@ -225,22 +225,18 @@ def other_idle_time() -> None:
 )
 def test_what_a_program_has_of_its_submitter_it_has_of_no_other(change: Callable[[], None]) -> None:
     """A process that would pass on something else has another zygote."""
-    os.environ[IDLE_VARIABLE] = "9"
-    try:
-        read, write = os.pipe()
+    read, write = os.pipe()
 
-        def tell() -> None:
-            change()
-            os.write(write, str(name_here()).encode())
+    def tell() -> None:
+        change()
+        os.write(write, str(name_here()).encode())
 
-        os.waitpid(in_child(tell), 0)
-        other = os.read(read, 4096).decode()
-        assert other not in {"", "None"}
-        assert other != name_here()
-        os.close(read)
-        os.close(write)
-    finally:
-        os.environ[IDLE_VARIABLE] = "0"
+    os.waitpid(in_child(tell), 0)
+    other = os.read(read, 4096).decode()
+    assert other not in {"", "None"}
+    assert other != name_here()
+    os.close(read)
+    os.close(write)
 
 
 def test_a_program_of_an_app_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
