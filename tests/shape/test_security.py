@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -25,13 +26,16 @@ WRITES_CODE = {
 PICKLES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    """Yield each module of the three packages but the test kit: its path and its syntax tree."""
-    for package in PRODUCT:
-        for path in sorted(package.rglob("*.py")):
-            name = path.relative_to(ROOT).as_posix()
-            if not name.startswith("torchx_core/testing/"):
-                yield name, ast.parse(path.read_text())
+@cache
+def sources() -> list[tuple[str, ast.Module]]:
+    """Return each module of the three packages but the test kit: its path and its syntax tree."""
+    paths = [path for package in PRODUCT for path in sorted(package.rglob("*.py"))]
+    named = [(path.relative_to(ROOT).as_posix(), path) for path in paths]
+    return [
+        (name, ast.parse(path.read_text()))
+        for name, path in named
+        if not name.startswith("torchx_core/testing/")
+    ]
 
 
 def calls(tree: ast.Module) -> Iterator[ast.Call]:

@@ -167,10 +167,10 @@ def test_an_app_that_has_ended_cannot_be_entered(cli: Cli, words: list[str]) -> 
 def test_an_app_of_another_host_cannot_be_entered(cli: Cli, tmp_path: Path) -> None:
     """A process of that number here is somebody else's."""
     submitted(Hold(), app_id="x")
-    spec = tmp_path / "state" / "local_cwd" / "torchx" / "x" / "spec.json"
-    spec.write_text(json.dumps({**json.loads(spec.read_text()), "boot_id": "another"}))
     with get_runner() as runner:
         wait_until(lambda: (s := runner.status(HANDLE)) and s.roles[0].replicas[0].started_at, 240)
+    spec = tmp_path / "state" / "local_cwd" / "torchx" / "x" / "spec.json"
+    spec.write_text(json.dumps({**json.loads(spec.read_text()), "boot_id": "another"}))
     done = cli("exec", HANDLE, "main", "true")
     assert done.code == 4
     assert "it runs on another host" in done.err
