@@ -11,7 +11,6 @@ from local_apps import app_of, lines_of, wait_until_unserved
 
 from torchx_core import AppState, Runner, get_runner
 from torchx_core.errors import CorruptRecordError
-from torchx_core.testing import wait_until
 
 PROGRAM = """
 import json, os, sys
@@ -100,8 +99,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runner, 
     state = tmp_path_factory.mktemp("running") / "state"
     with get_runner("s", state_dir=str(state)) as runner:
         handle = runner.run(app_of("sh", "-c", "echo up; exec sleep 1000"), "local_cwd", app_id="bad")
-        wait_until(lambda: lines_of(iter([next(runner.follow(handle))])) or True, 240)
-        wait_until(lambda: (s := runner.status(handle)) and s.state == AppState.RUNNING, 240)
+        assert any(line.text == "up" for batch in runner.follow(handle) for line in batch.lines())
         yield runner, state / "local_cwd" / "s" / "bad"
         runner.cancel(handle, grace_s=0)
         assert runner.wait(handle, timeout_s=240)
