@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from prefect_server import SETTINGS, PrefectServer, talking_to
+from prefect_server import ONE_CERTIFICATE, SETTINGS, PrefectServer, talking_to
 from shared import shared
 
 from torchx_core import Runner, get_runner
@@ -19,7 +19,8 @@ from torchx_core.testing import wait_until
 if TYPE_CHECKING:
     from prefect_site import Site
 
-os.environ.update(SETTINGS)  # before a test module imports Prefect
+# Before a test module imports Prefect.
+os.environ.update(SETTINGS, PREFECT_API_SSL_CERT_FILE=ONE_CERTIFICATE)
 
 
 @pytest.fixture(scope="session")

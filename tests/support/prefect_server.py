@@ -7,7 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from daemons import ends, environ, free_port, start_daemon
@@ -15,7 +17,7 @@ from local_apps import processes
 
 from torchx_core.testing import wait_until
 
-__all__ = ["SETTINGS", "PrefectServer", "talking_to"]
+__all__ = ["ONE_CERTIFICATE", "SETTINGS", "PrefectServer", "talking_to"]
 
 PROGRAM = Path(__file__).with_name("prefect_serve.py")
 START_S = 900.0
@@ -35,6 +37,14 @@ SETTINGS = {
     "PREFECT_WORKER_PREFETCH_SECONDS": "1",
 }
 """What everything of Prefect in a test is told."""
+
+
+ONE_CERTIFICATE = str(Path(__file__).with_name("one_certificate.pem"))
+"""All that Prefect's clients shall trust, by `PREFECT_API_SSL_CERT_FILE`.
+
+Each reads every authority's certificate before it begins, also where nothing is encrypted, and Prefect makes
+a client for nearly everything: that was a third of the CPU time of a flow run.
+"""
 
 
 class PrefectServer:
@@ -110,12 +120,12 @@ class PrefectServer:
         return self._home / f"{name}.log"
 
     def _answers(self) -> bool:
-        import httpx
-
-        try:
-            return httpx.get(f"{self.url}/health").is_success
-        except httpx.TransportError:
-            return False
+        with closing(HTTPConnection(self._address, self._port, timeout=10)) as connection:
+            try:
+                connection.request("GET", "/api/health")
+                return connection.getresponse().status == HTTPStatus.OK
+            except (OSError, HTTPException):
+                return False
 
 
 @contextmanager

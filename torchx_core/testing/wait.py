@@ -14,12 +14,15 @@ T = TypeVar("T")
 
 _FIRST_PAUSE_S = 0.001
 _LAST_PAUSE_S = 0.05
+_SHARE = 3
+"""After an answer nobody asks for so many times as long as that took: a busy host has better to do."""
 
 
 def wait_until(predicate: Callable[[], T | Literal[False] | None], timeout_s: float = 10.0) -> T:
     """Call `predicate` until it returns something true, and return that.
 
-    It is asked once more when the time is over, so a slow host fails nothing that has come true.
+    It is asked once more when the time is over, so a slow host fails nothing that has come true. A predicate
+    that takes long, as a request to a server may, is asked less often.
 
     Raises:
         AssertionError: It did not come true; shows the predicate's source and what it returned last.
@@ -31,13 +34,15 @@ def wait_until(predicate: Callable[[], T | Literal[False] | None], timeout_s: fl
     deadline = monotonic() + timeout_s
     pause = _FIRST_PAUSE_S
     while True:
-        over = monotonic() >= deadline
+        asked = monotonic()
+        over = asked >= deadline
         value = predicate()
         if value:
             return value
         if over:
             raise AssertionError(f"waited {timeout_s:g} s for {_show(predicate)}; it returned {value!r}")
-        Event().wait(min(pause, max(0.0, deadline - monotonic())))
+        now = monotonic()
+        Event().wait(min(max(pause, _SHARE * (now - asked)), max(0.0, deadline - now)))
         pause = min(pause * 1.5, _LAST_PAUSE_S)
 
 
