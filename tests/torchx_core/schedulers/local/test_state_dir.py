@@ -74,7 +74,8 @@ def test_an_app_that_runs_there_is_served(
 @needs_root
 def test_what_root_writes_there_its_user_can_read(runner: Runner, submit: Submit, state_dir: Path) -> None:
     """An operator cancels a user's app: the user's supervisor and workers must see by whom and why."""
-    handle = submit("sleep", "1000", app_id="one")
+    handle = submit("sh", "-c", "trap '' TERM; echo up; while :; do sleep 1000; done", app_id="one")
+    assert next(runner.log_lines(handle, "r", should_tail=True)) == "up\n"
     app_dir = state_dir / "local_cwd" / "s" / "one"
     os.chown(app_dir, 4242, 4343)
     assert runner.take_over(handle, "operator")
