@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ __all__ = [
     "at_some_moment",
     "cancel_as",
     "disturbs",
+    "end_zygotes",
     "lose",
     "may_be_unstarted",
     "parent_of",
@@ -130,6 +132,12 @@ def zygote_of(idle_s: str) -> int:
             if is_zygote and own in (process / "environ").read_bytes():
                 return int(process.name)
     return 0
+
+
+def end_zygotes(idle_s: str) -> None:
+    """SIGKILL every such process: a submit that finds none leaves another behind."""
+    while pid := zygote_of(idle_s):
+        send(pid, signal.SIGKILL)
 
 
 def send(pid: int, number: int) -> None:

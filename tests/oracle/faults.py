@@ -23,6 +23,7 @@ from fault import (
     at_some_moment,
     cancel_as,
     disturbs,
+    end_zygotes,
     lose,
     may_be_unstarted,
     parent_of,
@@ -106,7 +107,7 @@ def zygote_struck(trial: Trial) -> None:
         capture_output=True,
     )
     zygote = wait_until(lambda: zygote_of(trial.env["TORCHX_ZYGOTE_IDLE_S"]), trial.backend.limit_s)
-    trial.at_end(lambda: send(zygote, signal.SIGKILL))
+    trial.at_end(lambda: end_zygotes(trial.env["TORCHX_ZYGOTE_IDLE_S"]))
     is_stopped = trial.rng.random() < 0.5
     process = trial.start_submit()
     trial.pause(0.06)
