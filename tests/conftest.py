@@ -87,7 +87,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """End the zygotes, and remove the throw-away folder."""
     own = f"{ZYGOTE_IDLE_S}={os.environ[ZYGOTE_IDLE_S]}\0".encode()
     for pid in _processes():
-        if _is_zygote(pid) and own in _read(pid, "environ"):
+        if _is_zygote(pid) and (pid in ZYGOTES or own in _read(pid, "environ")):
             _kill(pid)
     shutil.rmtree(config.stash[HOME], ignore_errors=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from torchx_core.errors import SchedulerError
 from torchx_core.schedulers.local.cancelling import grace_end
@@ -122,14 +122,14 @@ def _kill_leftovers(record: AppRecord) -> None:
         _kill_all(record.directory, lambda: marked(record.directory))
 
 
-def _kill_all(directory: str, find: Callable[[], Iterable[int]]) -> None:
+def _kill_all(directory: str, find: Callable[[], list[int]]) -> None:
     """Kill what is found, and all below it, until nothing of it lives.
 
     Raises:
         SchedulerError: Something does not end: it waits in the kernel, where no signal reaches it; retryable.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
-    while pids := [*find()]:
+    while pids := find():
         if time.monotonic() > deadline:
             raise SchedulerError(
                 f"processes of {directory} do not end though they were killed: {', '.join(map(str, pids))};"
@@ -166,17 +166,16 @@ def end_by_force(directory: str) -> None:
     Raises:
         SchedulerError: Something does not end; retryable.
     """
-    _kill_all(directory, lambda: [*serving(directory), *marked(directory)])
+    _kill_all(directory, lambda: serving(directory) + marked(directory))
 
 
 def end_orphans(directory: str, patience_s: float) -> bool:
     """Have those who serve a deleted app end it, within its grace period; false if that takes long."""
     deadline = time.monotonic() + patience_s
     told: set[int] = set()
-    while serving(directory) or marked(directory):
+    while (servants := set(serving(directory))) or marked(directory):
         if time.monotonic() > deadline:
             return False
-        servants = set(serving(directory))
         if not servants:  # nobody who would end them
             end_by_force(directory)
         for pid in servants - told:

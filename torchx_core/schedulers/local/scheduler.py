@@ -252,7 +252,7 @@ class LocalScheduler(RecordedScheduler[LocalRequest, AppRecord]):
         with suppress(CorruptRecordError):
             if is_served(AppRecord(directory, {})):
                 return True
-        return any(serving(directory)) or any(marked(directory))
+        return bool(serving(directory) or marked(directory))
 
     def _end_by_force(self, directory: str) -> None:
         end_by_force(directory)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
+from zygotes import own_zygote
 
 from torchx_core import Runner, get_runner
 from torchx_core.testing import SchedulerContract, Step, python_program
@@ -35,6 +36,14 @@ class TestLocalCwd(LocalContract):
     """``local_cwd``; its apps get their guardians from a zygote."""
 
     backend = "local_cwd"
+
+    @pytest.fixture(scope="class", autouse=True)
+    @staticmethod
+    def zygote() -> Iterator[None]:
+        """One for all tests, which outlives them."""
+        with own_zygote() as zygote:
+            yield
+            assert zygote.is_running()
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def zygote() -> Iterator[psutil.Process]:
 def guardian_of(state_dir: Path, handle: str) -> psutil.Process:
     """Return the guardian of a running app."""
     app_dir = str(state_dir / handle.replace("://", "/"))
-    pids = wait_until(lambda: len(found := [*serving(app_dir)]) == 2 and found, timeout_s=WAIT_S)
+    pids = wait_until(lambda: len(found := serving(app_dir)) == 2 and found, timeout_s=WAIT_S)
     return next(process for process in map(psutil.Process, pids) if process.ppid() not in pids)
 
 
@@ -227,11 +227,11 @@ def test_what_a_program_has_of_its_submitter_it_has_of_no_other(change: Callable
     """A process that would pass on something else has another zygote."""
     read, write = os.pipe()
 
-    def tell() -> None:
+    def send_name() -> None:
         change()
         os.write(write, str(name_here()).encode())
 
-    os.waitpid(in_child(tell), 0)
+    os.waitpid(in_child(send_name), 0)
     other = os.read(read, 4096).decode()
     assert other not in {"", "None"}
     assert other != name_here()
