@@ -29,6 +29,10 @@ ZYGOTES: set[int] = set()
 """What has waited for the next submit of a local app, as on a user's host; it ends with the test run."""
 END_TIMEOUT_S = 60.0
 HOME = pytest.StashKey[Path]()
+FROZEN = pytest.StashKey[int]()
+"""How many modules were loaded when the garbage collector was last told to leave alone what there is."""
+MANY_MODULES = 200
+"""What a test loads that is the first to use an engine."""
 PREFECTS_THREAD = "EventsWorkerThread"
 """Lives on in a process that has run a flow, sends Prefect's events, and may connect anew at any time."""
 IDLE_THREAD = "torchx-idle"
@@ -93,15 +97,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Look for garbage once, when all is imported, and never again among that: it was a third of the CPU."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Look for no garbage while all tests are imported."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.collect()
-        gc.freeze()
+        _freeze(session.config)
         gc.enable()
+
+
+def _freeze(config: pytest.Config) -> None:
+    """Look for garbage once more, and never again among what there is: it was a third of the CPU."""
+    gc.collect()
+    gc.freeze()
+    config.stash[FROZEN] = len(sys.modules)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -151,6 +161,8 @@ def no_leaks(
     if request.node.get_closest_marker("engine") is None:
         problems += _left_threads(threads) + _left_descriptors(descriptors) + replaced
         problems += [f"file {path}" for path in sorted(_files(private_home) - files)]
+    if len(sys.modules) > request.config.stash[FROZEN] + MANY_MODULES:
+        _freeze(request.config)
     if problems:
         pytest.fail("the test left behind: " + "; ".join(problems), pytrace=False)
 
@@ -169,8 +181,7 @@ def _left_signal_handlers(before: dict[signal.Signals, Any]) -> list[str]:
 
 @pytest.fixture
 def no_collection() -> Iterator[None]:
-    """Keep finalisers of other tests' garbage out of a test that uses up the stack: they need some of it."""
-    gc.collect()
+    """Finalise nothing in a test that uses up the stack: a finaliser has none left there, and fails."""
     gc.disable()
     yield
     gc.enable()

@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from airflow_server import AirflowServer, Task, logged_in
+from airflow_server import DATABASE, AirflowServer, Task, logged_in
 from daemons import ends
 from hosts import Host, Network, own_folders, why_no_hosts
 from postgres import POSTGRES, start_postgres, why_no_postgres
@@ -61,7 +61,7 @@ class CeleryAirflow(AirflowServer):
             "AIRFLOW__CORE__HOSTNAME_CALLABLE": "airflow.utils.net.get_host_ip_address",
             "AIRFLOW__API__BASE_URL": self.url,
             "AIRFLOW__API__HOST": address,
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2://{database}",
+            DATABASE: f"postgresql+psycopg2://{database}",
             "AIRFLOW__CELERY__BROKER_URL": f"redis://{address}:6379/0",
             "AIRFLOW__CELERY__RESULT_BACKEND": f"db+postgresql+psycopg2://{database}",
             "AIRFLOW__CELERY__WORKER_CONCURRENCY": "2",

@@ -21,10 +21,11 @@ from urllib.parse import quote
 import psutil
 from airflow_dags import PROLOGUE, SETTINGS
 from daemons import ends, free_port, start_daemon
+from engine_database import made_once
 
 from torchx_core.testing import wait_until
 
-__all__ = ["START_TIMEOUT_S", "AirflowServer", "Task", "logged_in"]
+__all__ = ["DATABASE", "START_TIMEOUT_S", "AirflowServer", "Task", "logged_in"]
 
 START_TIMEOUT_S = 900.0
 STOP_TIMEOUT_S = 10.0
@@ -36,6 +37,8 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     "triggerer": (),
 }
 ANOTHER = "another "
+DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+"""The variable with the database of a deployment that has another one than SQLite."""
 
 
 class Task(NamedTuple):
@@ -119,7 +122,9 @@ class AirflowServer:
         folder = self.home / "dags"
         folder.mkdir(parents=True)
         (folder / "dags.py").write_text(PROLOGUE + dags)
-        self._run_command("db", "migrate")
+        with made_once(None if DATABASE in self._env else self.home / "airflow.db") as is_there:
+            if not is_there:
+                self._run_command("db", "migrate")
         for component in self.components:
             self._pids[component] = self._start(component)
         wait_until(self._is_healthy, START_TIMEOUT_S)

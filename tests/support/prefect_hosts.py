@@ -10,7 +10,7 @@ from hosts import Network, own_folders
 from postgres import POSTGRES, start_postgres
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect_followed import deploy_followed
-from prefect_server import PrefectServer
+from prefect_server import DATABASE, PrefectServer
 
 from prefect_torchx.worker import TorchXWorker
 
@@ -44,7 +44,7 @@ class PrefectHosts(PrefectServer):
         self.url = f"http://{self._address}:{self._port}/api"
         database = f"postgresql+asyncpg://prefect@{self._address}:5432/prefect"
         self._env["PREFECT_UI_API_URL"] = self.url
-        self._env["PREFECT_API_DATABASE_CONNECTION_URL"] = database
+        self._env[DATABASE] = database
 
     def _mounts(self, name: str) -> dict[Path, Path | str]:
         return {**own_folders(self._folder, name, "state", "prefect"), POSTGRES: "tmpfs"}

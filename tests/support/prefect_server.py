@@ -13,16 +13,19 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from daemons import ends, environ, free_port, start_daemon
+from engine_database import made_once
 from local_apps import processes
 
 from torchx_core.testing import wait_until
 
-__all__ = ["ONE_CERTIFICATE", "SETTINGS", "PrefectServer", "talking_to"]
+__all__ = ["DATABASE", "ONE_CERTIFICATE", "SETTINGS", "PrefectServer", "talking_to"]
 
 PROGRAM = Path(__file__).with_name("prefect_serve.py")
 START_S = 900.0
 """Ten seconds on an idle host."""
 STOP_S = 15.0
+DATABASE = "PREFECT_API_DATABASE_CONNECTION_URL"
+"""The variable with the database of a server that has another one than SQLite."""
 
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -73,10 +76,11 @@ class PrefectServer:
     def start(self) -> None:
         """Start it on its port and its database, and wait until it answers."""
         self._home.mkdir(parents=True, exist_ok=True)
-        address = ("--host", self._address, "--port", str(self._port))
-        self._server = self._start("server", str(PROGRAM), "server", "start", *address)
-        wait_until(lambda: self._answers() or ends(self._server, 0), START_S)
-        assert not ends(self._server, 0), self.output("server")
+        with made_once(None if DATABASE in self._env else self._home / "prefect.db"):
+            address = ("--host", self._address, "--port", str(self._port))
+            self._server = self._start("server", str(PROGRAM), "server", "start", *address)
+            wait_until(lambda: self._answers() or ends(self._server, 0), START_S)
+            assert not ends(self._server, 0), self.output("server")
 
     def kill(self) -> None:
         """SIGKILL it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ from torchx_core.runner import Runner
 def anyio_backend() -> str:
     """Return the event loop that Prefect uses."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def few_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show a worker in this process one installed package: it reads every one's description as it starts."""
+    ours = [distribution("prefect-torchx")]
+    monkeypatch.setattr("prefect.workers.base.distributions", lambda: ours, raising=False)
 
 
 @pytest.fixture

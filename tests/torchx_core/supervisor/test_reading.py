@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,8 @@ from torchx_core.supervisor.reading import (
     read_part,
 )
 from torchx_core.supervisor.records import read_json
+
+pytestmark = pytest.mark.usefixtures("no_collection")
 
 
 def _huge(path: Path) -> None:
@@ -50,14 +51,6 @@ NO_RECORDS: dict[str, Callable[[Path], None]] = {
 
 def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-
-
-@pytest.fixture(autouse=True)
-def no_collection() -> Iterator[None]:
-    """Finalise nothing while the parser is at its deepest: a finaliser has no stack left there, and fails."""
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("damage", NO_RECORDS)
