@@ -76,14 +76,16 @@ class Work:
             >>> Work(name="Train it", identity="x").app_id(attempt=1)
             'train-it-fa9d1b0268068b49-2'
         """
-        digest = hashlib.sha256(f"{slot}\n{self.identity}".encode()).hexdigest()[:_HASH]
-        return f"{self.beginning}{digest}" + (f"-{attempt + 1}" if attempt else "")
+        return f"{self.beginning}{self._digest(slot)}" + (f"-{attempt + 1}" if attempt else "")
 
     @property
     def beginning(self) -> str:
         """What the ids of all its apps begin with."""
         name = re.sub(r"[^a-z0-9]+", "-", self.name.lower())[:_READABLE].strip("-") or "app"
         return f"{name}-"
+
+    def _digest(self, slot: int) -> str:
+        return hashlib.sha256(f"{slot}\n{self.identity}".encode()).hexdigest()[:_HASH]
 
     def latest_attempts(self, app_ids: Iterable[str]) -> dict[int, int]:
         """Return which slots have apps among these, lowest first, and the latest attempt of each.
@@ -96,7 +98,8 @@ class Work:
         latest: dict[str, int] = {}
         for first, number in (found.groups() for found in map(_ATTEMPT.fullmatch, app_ids) if found):
             latest[first] = max(latest.get(first, 0), int(number or 1) - 1)
-        ids = ((slot, self.app_id(slot=slot)) for slot in range(SLOTS if latest else 0))
+        beginning = self.beginning
+        ids = ((slot, f"{beginning}{self._digest(slot)}") for slot in range(SLOTS if latest else 0))
         return {slot: latest[app_id] for slot, app_id in ids if app_id in latest}
 
 
