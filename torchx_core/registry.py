@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from torchx_core import compat
+from torchx_core.entry_points import entry_points
 from torchx_core.errors import (
     BackendAbsentError,
     InvalidInputError,
@@ -18,9 +19,6 @@ from torchx_core.errors import (
 )
 from torchx_core.schedulers import Scheduler, SchedulerFactory
 from torchx_core.specs import split_place
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
 
 __all__ = ["ENTRY_POINT_GROUP", "SchedulerFactory", "scheduler_factories"]
 
@@ -62,7 +60,9 @@ class _Factories(Mapping[str, SchedulerFactory]):
         return self._decorated[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**_BUILT_IN, **dict.fromkeys(self._bridged), **self._plugged_in})
+        yield from _BUILT_IN  # first: whoever wants the default alone reads no entry points
+        others = {**dict.fromkeys(self._bridged), **self._plugged_in}
+        yield from (name for name in others if name not in _BUILT_IN)
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -86,14 +86,7 @@ class _Factories(Mapping[str, SchedulerFactory]):
         return cast("Mapping[str, SchedulerFactory]", ours)
 
     def _installed(self, group: str) -> dict[str, str]:
-        return {entry.name: entry.value for entry in self._entry_points[group]}
-
-    @cached_property
-    def _entry_points(self) -> Mapping[str, EntryPoints]:
-        from importlib.metadata import entry_points  # here: 30 ms that a built-in name should not pay
-
-        found = entry_points()
-        return {group: found.select(group=group) for group in (ENTRY_POINT_GROUP, compat.ENTRY_POINT_GROUP)}
+        return {entry.name: entry.value for entry in entry_points(group)}
 
 
 def scheduler_factories() -> Mapping[str, SchedulerFactory]:

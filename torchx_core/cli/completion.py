@@ -105,7 +105,7 @@ def complete_cfg(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     done, comma, _ = incomplete.rpartition(",")
     try:
         with get_runner() as runner:
-            options = runner.scheduler_run_opts(ctx.params.get("scheduler") or runner.scheduler_backends()[0])
+            options = runner.scheduler_run_opts(ctx.params.get("scheduler") or runner.default_scheduler())
             return _starting((f"{done}{comma}{key}=" for key, _ in options), incomplete)
     except TorchXError:
         return []

@@ -34,7 +34,7 @@ def render(runner: Runner, request: RunRequest, app_id: str | None) -> AppDryRun
 
     config = read_config()
     defaults = config.run_defaults()
-    scheduler = request.scheduler or defaults.scheduler or runner.scheduler_backends()[0]
+    scheduler = request.scheduler or defaults.scheduler or runner.default_scheduler()
     opts = runner.scheduler_run_opts(scheduler)
     cfg = config.cfg(scheduler, opts, request.given_cfg(opts))
     app = _app(request, config, runner, scheduler)

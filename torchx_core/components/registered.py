@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from torchx_core.components.modules import load_module
 from torchx_core.components.places import ANYWHERE
 from torchx_core.components.source_check import component_names, parse_source
+from torchx_core.entry_points import entry_points
 from torchx_core.errors import ComponentValidationException
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Target(NamedTuple):
 
 def registered(name: str) -> Iterator[Target]:
     """Yield what the name may stand for; whether it is there is not looked at."""
-    for entry in _entries():
+    for entry in entry_points(*GROUPS):
         if entry.attr:
             if entry.name == name:
                 yield Target(name, entry.module, entry.attr, _source(entry), exact=True)
@@ -58,20 +59,13 @@ def registered(name: str) -> Iterator[Target]:
 
 def all_registered() -> Iterator[Target]:
     """Yield every registered component; imports the modules. One that fails is logged and left out."""
-    for entry in _entries():
+    for entry in entry_points(*GROUPS):
         if entry.attr:
             yield Target(entry.name, entry.module, entry.attr, _source(entry), exact=True)
             continue
         for module, attribute in _components_of(entry.module):
             relative = f"{module}.{attribute}".removeprefix(f"{entry.module}.")
             yield Target(f"{_prefix(entry)}{relative}", module, attribute, _source(entry))
-
-
-def _entries() -> Iterator[EntryPoint]:
-    from importlib.metadata import entry_points  # imported here: 30 ms, and a caller of `dist` needs no names
-
-    for group in GROUPS:
-        yield from entry_points(group=group)
 
 
 def _prefix(entry: EntryPoint) -> str:

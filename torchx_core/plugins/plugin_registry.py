@@ -9,6 +9,7 @@ from enum import IntFlag
 from functools import cache
 from typing import Final, final
 
+from torchx_core.entry_points import entry_points
 from torchx_core.plugins.registration import PluginType
 from torchx_core.plugins.scan import registered
 
@@ -130,9 +131,7 @@ class PluginRegistry:
 
 
 def _entry_points(kind: PluginType, errors: list[RegistrationError]) -> Iterator[tuple[str, Factory]]:
-    from importlib.metadata import entry_points  # here: it takes 30 ms
-
-    for entry in entry_points(group=kind.value):
+    for entry in entry_points(kind.value):
         try:
             yield entry.name, entry.load()
         except Exception as err:  # noqa: BLE001  # somebody's program, which may raise anything

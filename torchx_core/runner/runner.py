@@ -112,6 +112,10 @@ class Runner(RunsComponents, BuildsWorkspaces, FollowsApps):
         """Return the names of all schedulers; the first is the default."""
         return list(self._factories)
 
+    def default_scheduler(self) -> str:
+        """Return the name of the scheduler that is meant where none is named."""
+        return next(iter(self._factories))
+
     def scheduler_run_opts(self, scheduler: str) -> runopts:
         """Return the options of the scheduler.
 

@@ -99,13 +99,12 @@ class NamedResources(Mapping[str, Resource]):
 
     @cached_property
     def _plugged_in(self) -> Mapping[str, _Factory]:
-        # imported here: 30 ms that only a look-up should pay
-        from importlib.metadata import entry_points
-
+        # here: only a look-up needs them, and no other host that this package is sent to
+        from torchx_core.entry_points import entry_points
         from torchx_core.plugins import PluginType, registered
 
-        found = [entry for group in ENTRY_POINT_GROUPS for entry in entry_points(group=group)]
-        return {**{entry.name: _lazy(entry) for entry in found}, **registered(PluginType.NAMED_RESOURCE)}
+        found = {entry.name: _lazy(entry) for entry in entry_points(*ENTRY_POINT_GROUPS)}
+        return {**found, **registered(PluginType.NAMED_RESOURCE)}
 
 
 named_resources: Final = NamedResources()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cli_apps import submitted
@@ -57,6 +58,13 @@ def test_status_loads_little() -> None:
     assert loaded & commands == {"torchx_core.cli.status"}
     assert loaded & EXPENSIVE == set()
     assert len(loaded) <= MOST_MODULES
+
+
+def test_running_a_script_reads_no_entry_points(tmp_path: Path) -> None:
+    """Neither the default scheduler nor a script needs what other packages offer."""
+    script = tmp_path / "train.py"
+    script.touch()
+    assert "importlib.metadata" not in modules_of("run", "--dryrun", str(script))
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])

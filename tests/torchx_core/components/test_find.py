@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_what_is_found_first_counts(files: Files) -> None:
         "path",
     ]
     assert [c.name for c in list_components()].count("utils.echo") == 1
-    (site / "ours-1.0.dist-info" / "entry_points.txt").unlink()
+    shutil.rmtree(site / "ours-1.0.dist-info")
     assert made("utils.echo") == "theirs"
 
 
