@@ -32,7 +32,10 @@ _SHORTEST_S, _LONGEST_S = 0.05, 1.0
 _LOOK_EVERY_S = 1.0
 """How often it is asked whether the app is over, while nothing happens."""
 _WAITING_LOOK_EVERY_S = 5.0
-"""The same for an app that waits in the queue, if neither its directory nor what Slurm says has changed."""
+"""How often the files of an app that waits in the queue are read, if neither its directory nor what Slurm
+says has changed."""
+_CHANGES_FOR_S = 2.0
+"""How long after a change of its directory another one may bear the same time: disks keep it coarsely."""
 _RENEWALS_PER_LEASE = 4
 _WAITS_FROM_S = 10.0
 """How long after its submit an app that has not begun is said to wait."""
@@ -65,6 +68,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         self._lease_s = record.lease_s if options.renew else None
         self._renew_at = 0.0
         self._look_at = self._look_anyway_at = 0.0
+        self._changed: tuple[int, float] = -1, 0.0
         self._waiting_seen: tuple[int, float] | None = None
         self._joined = False
 
@@ -84,7 +88,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         refresh(self._record.directory)
         self._join()
         self._renew()
-        events = list(self._news(None))
+        events = list(self._news(None)) if self._place.begun or self._may_have_begun() else []
         if not self._has_moved(events) and self._reconcile_is_due():
             events = self._last_news()
         if not self._has_moved(events):
@@ -96,7 +100,9 @@ class SlurmFeed(RecordFeed[AppRecord]):
 
     def _has_moved(self, events: list[AppEvent]) -> bool:
         """Return whether there was anything: a megabyte of the stream that nobody wants makes no event."""
-        return bool(events) or self.cursor != (self._returned or self._start)
+        if events or not self._place.begun:
+            return bool(events)
+        return self.cursor != (self._returned or self._start)
 
     def _start_over(self) -> None:
         cursor = self._returned
@@ -124,6 +130,15 @@ class SlurmFeed(RecordFeed[AppRecord]):
     def _patience(self, timeout_s: float | None) -> float:
         return self._quiet_s if timeout_s is None else min(timeout_s, self._quiet_s)
 
+    def _may_have_begun(self) -> bool:
+        """Return whether to read an app's files that has not begun: not while its directory is as it was."""
+        now = time.monotonic()
+        changed_ns, since = _changed_ns(self._record), self._changed[1]
+        if changed_ns != self._changed[0]:
+            since = now
+        self._changed = changed_ns, since
+        return now < since + _CHANGES_FOR_S or now >= self._look_anyway_at
+
     def _reconcile_is_due(self) -> bool:
         """Return whether to ask if the app is over: of what an app that waits needs, that takes longest."""
         now = time.monotonic()
@@ -131,7 +146,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
             return False
         self._look_at = now + min(self._quiet_s, _LOOK_EVERY_S)
         if not self._place.begun:
-            seen = (_changed_ns(self._record), self._queue.poll().asked_at)
+            seen = self._changed[0], self._queue.poll().asked_at
             if seen == self._waiting_seen and now < self._look_anyway_at:
                 return False
             self._waiting_seen, self._look_anyway_at = seen, now + _WAITING_LOOK_EVERY_S

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 import pytest
 
 from torchx_core.errors import CorruptRecordError
-from torchx_core.schedulers import Batch, LogLines, Progress, ReplicaChanged, Scheduler
+from torchx_core.schedulers import Batch, LogLines, Progress, ReplicaChanged, Scheduler, StateChanged
 from torchx_core.schedulers.feed import drive
 from torchx_core.schedulers.remote.handler import Handler
 from torchx_core.schedulers.remote.wire import dump
@@ -113,6 +113,32 @@ def test_a_pending_app_is_reconciled_when_something_has_changed(
             )
         feed.poll()
     assert looks == [1.0, 6.0, 9.0]
+
+
+@pytest.mark.parametrize(("begins", "told"), [(2, 2), (4, 6)])
+def test_a_beginning_is_told_where_the_directory_shows_no_change(
+    follow: Callable[..., SlurmFeed],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    begins: int,
+    told: int,
+) -> None:
+    """At once after a change, whose time the next one may bear; else with the look that comes anyway."""
+    run = (tmp_path / "run.0.json").read_text()
+    (tmp_path / "run.0.json").unlink()
+    clock, states = Clock(), dict[int, list[AppState]]()
+    before = tmp_path.stat()
+    monkeypatch.setattr(feed_module, "time", clock)
+    feed = follow(None)
+    for second in range(1, 8):
+        clock.now = float(second)
+        if second == begins:
+            (tmp_path / "run.0.json").write_text(run)
+        os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        batch = feed.poll()
+        if batch is not None:
+            states[second] = [event.state for event in batch.events if isinstance(event, StateChanged)]
+    assert states == {told: [AppState.RUNNING]}
 
 
 def test_a_stream_that_is_left_out_hides_nothing_of_the_other(
