@@ -193,7 +193,7 @@ def test_a_triggerer_elsewhere_follows_what_it_can_see(start: StartAs, scheduler
         job.celery.wait_for(job.task, "deferred")
         job.wait_for_lines(0)
     else:
-        wait_until(lambda: "the triggerer could not follow the app" in job.celery.log(job.task), 240)
+        job.wait_for_text("the triggerer could not follow the app")
     job.write_all()
     job.check_followed(tries=1)
 

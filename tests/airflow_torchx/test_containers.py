@@ -106,15 +106,14 @@ def test_a_triggerer_that_does_not_see_the_app_leaves_it_to_the_worker(
     home.mkdir()
     with _deployed(engine, home, "triggerer") as apart, _jobs(apart, "job") as start:
         job = start("deferred-local")
-        apart.wait_for(job.task, "deferred")
         assert "unknown app" in _status(apart, "triggerer", job)
         job.write()
+        job.wait_for_text("the triggerer could not follow the app")
         apart.wait_for(job.task, "running")
         job.write_all()
         apart.wait_for(job.task, "success")
         assert job.lines() == [0, 1, 2, 3]
         assert (job.handles(), job.status().state) == ([job.handle], AppState.SUCCEEDED)
-        assert "the triggerer could not follow the app" in apart.log(job.task)
 
 
 def test_a_local_app_ends_with_the_container_of_its_worker(

@@ -120,6 +120,10 @@ class Job:
         """Wait until the log of that try shows these lines, and no other."""
         wait_until(lambda: self.lines(try_number) == list(wanted), WAIT_S)
 
+    def wait_for_text(self, text: str) -> None:
+        """Wait until the log of the first try shows the text."""
+        wait_until(lambda: text in self.airflow.log(self.task), WAIT_S)
+
     def lines(self, try_number: int = 1) -> list[int]:
         """Return which of the app's lines the log of that try shows."""
         return self.lines_in(self.airflow.log(self.task, try_number))

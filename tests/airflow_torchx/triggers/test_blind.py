@@ -49,7 +49,7 @@ def test_what_its_triggerer_cannot_follow_a_worker_does(
 ) -> None:
     """In the only try too: the app that goes on is followed to its end, and each line is shown once."""
     job = begin(dag_id)
-    airflow.wait_for(job.task, "deferred")
+    job.wait_for_text(BLIND)
     airflow.wait_for(job.task, "running")
     job.write_all()
     airflow.wait_for(job.task, "success")
@@ -64,7 +64,7 @@ def test_a_retry_does_not_defer_to_such_a_triggerer_again(airflow: AirflowServer
     """It has been found out once; the retry follows the app, which two tries show together."""
     job = begin("two-tries")
     job.write()
-    airflow.wait_for(job.task, "deferred")
+    job.wait_for_text(BLIND)
     airflow.wait_for(job.task, "running")
     job.write()
     job.wait_for_lines(0, 1)
