@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from importlib.metadata import EntryPoint, EntryPoints
 
 __all__ = ["entry_points"]
@@ -19,15 +20,17 @@ def entry_points(*groups: str) -> list[EntryPoint]:
     Those of all packages are read at once, which takes tens of milliseconds where hundreds are installed, and
     again only when a folder that Python imports from has changed, as by an installation.
     """
-    found = _all(tuple((place, _changed_ns(place)) for place in sys.path))
-    return [entry for group in groups for entry in found.select(group=group)]
+    of_group = _read(tuple((place, _changed_ns(place)) for place in sys.path))
+    return [entry for group in groups for entry in of_group(group)]
 
 
 @lru_cache(maxsize=1)
-def _all(_places: tuple[tuple[str, int], ...]) -> EntryPoints:
+def _read(_places: tuple[tuple[str, int], ...]) -> Callable[[str], EntryPoints]:
+    """Return what gives the entry points of a group; all are read now."""
     import importlib.metadata  # here: many a process looks for none
 
-    return importlib.metadata.entry_points()
+    found = importlib.metadata.entry_points()
+    return lambda group: found.select(group=group)
 
 
 def _changed_ns(place: str) -> int:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ Install = Callable[[str, str], Path]
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Return what puts a distribution into a folder that Python imports from, and returns where it lies."""
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 
     def put(name: str, text: str) -> Path:
         place = tmp_path / f"{name}-1.0.dist-info"
@@ -44,21 +45,26 @@ def test_packages_are_read_once_until_one_is_installed_or_removed(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many look for however many groups."""
-    read: list[None] = []
+    readings = 0
     real = importlib.metadata.entry_points
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda: read.append(None) or real())
+
+    def read() -> object:
+        nonlocal readings
+        readings += 1
+        return real()
+
+    monkeypatch.setattr("importlib.metadata.entry_points", read)
     install("one", "[txc.group]\na = m\n")
     assert names("txc.group") == names("txc.group", "txc.other") == ["a"]
-    assert len(read) == 1
+    assert readings == 1
     two = install("two", "[txc.group]\nb = m\n")
     assert sorted(names("txc.group")) == ["a", "b"]
     shutil.rmtree(two)
     assert names("txc.group") == ["a"]
-    assert len(read) == 3
+    assert readings == 3
 
 
 def test_a_folder_that_is_not_there_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path may name what nobody has made, or the current folder by no name."""
-    monkeypatch.syspath_prepend("/txc/nowhere")
-    monkeypatch.syspath_prepend("")
+    monkeypatch.setattr(sys, "path", ["", "/txc/nowhere", *sys.path])
     assert "pytest11" in {entry.group for entry in entry_points("pytest11")}

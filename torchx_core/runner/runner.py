@@ -113,8 +113,14 @@ class Runner(RunsComponents, BuildsWorkspaces, FollowsApps):
         return list(self._factories)
 
     def default_scheduler(self) -> str:
-        """Return the name of the scheduler that is meant where none is named."""
-        return next(iter(self._factories))
+        """Return the name of the scheduler that is meant where none is named.
+
+        Raises:
+            InvalidInputError: This runner was given no schedulers.
+        """
+        for name in self._factories:
+            return name
+        raise InvalidInputError("no scheduler is named, and this runner was given none")
 
     def scheduler_run_opts(self, scheduler: str) -> runopts:
         """Return the options of the scheduler.

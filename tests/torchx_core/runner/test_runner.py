@@ -88,6 +88,9 @@ def test_the_first_scheduler_is_the_default() -> None:
     host = FakeHost()
     runner = Runner("mine", {"zebra": host.scheduler, "ant": host.scheduler})
     assert runner.scheduler_backends() == ["zebra", "ant"]
+    assert runner.default_scheduler() == "zebra"
+    with pytest.raises(InvalidInputError, match="this runner was given none"):
+        Runner("mine", {}).default_scheduler()
 
 
 def test_an_unknown_scheduler_is_refused_with_the_closest_name() -> None:
