@@ -78,7 +78,9 @@ class PrefectServer:
         self._home.mkdir(parents=True, exist_ok=True)
         with made_once(None if DATABASE in self._env else self._home / "prefect.db"):
             address = ("--host", self._address, "--port", str(self._port))
-            self._server = self._start("server", str(PROGRAM), "server", "start", *address)
+            # SQLite's temporary files may be there while a test looks for what it has left in its own folder.
+            own_folder = {"TMPDIR": str(self._home)}
+            self._server = self._start("server", str(PROGRAM), "server", "start", *address, **own_folder)
             wait_until(lambda: self._answers() or ends(self._server, 0), START_S)
             assert not ends(self._server, 0), self.output("server")
 
