@@ -6,8 +6,9 @@ for each app: then each line names the app too. Only the standard library: it ru
 nodes. Each line that it prints says whose it is and can be made again from that (`line`).
 
 What is exact: a note is written before each write(2) to a stream and another after it. Bytes between the two
-may or may not have left a program that was killed there; all others have, or have not. A lock per replica and
-per grandchild is held as long as the process lives, so that "does it still run" asks no process table.
+may or may not have left a program that was killed there; all others have, or have not. It ends as its last
+note says: a SIGTERM between that note and its end has no effect. A lock per replica and per grandchild is
+held as long as the process lives, so that "does it still run" asks no process table.
 """
 
 from __future__ import annotations
@@ -55,6 +56,11 @@ def signal_number(name: str) -> int:
     """Return the number of ``SIGKILL`` or ``SIGRTMIN+1``."""
     base, _, offset = name.partition("+")
     return signal.Signals[base] + int(offset or 0)
+
+
+def _term(how: int) -> None:
+    """Block or unblock SIGTERM."""
+    signal.pthread_sigmask(how, {signal.SIGTERM})
 
 
 class Notes:
@@ -239,15 +245,18 @@ class Witness:
     # --- ends
 
     def _do_exit(self, code: int) -> NoReturn:
+        _term(signal.SIG_BLOCK)
         self._notes.add("exit", code=code)
         os._exit(code)
 
     def _do_die(self, name: str) -> None:
+        _term(signal.SIG_BLOCK)
         self._notes.add("die", signal=name)
         number = signal_number(name)
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+        _term(signal.SIG_UNBLOCK)
         signal.pause()
 
     # --- grandchildren
