@@ -7,8 +7,7 @@ PYTHON ?= python3
 ENGINE ?= airflow
 SCHEDULER ?= local_cwd
 PYTEST_ARGS ?=
-PYTEST_WORKERS ?= 4
-SLOW_WORKERS ?= 3
+PYTEST_WORKERS ?= 3
 BENCH_ARGS ?=
 HOURS ?= 2
 SEED ?= 1
@@ -67,7 +66,7 @@ test: .venv/dev.stamp docker-engine ## run the tests, except those marked slow o
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) || $(call alone,$(PYTEST_ARGS))
 
 test-slow: .venv/dev.stamp .venv/accelerate.stamp .venv-sinks/sinks.stamp .venv-lineage/beside.stamp docker-engine slurm-cluster ## run the tests marked slow or torch
-	$(BIN)/pytest -n $(SLOW_WORKERS) --dist loadfile -m $(SLOW) $(PYTEST_ARGS) || $(call alone,-m $(SLOW) $(PYTEST_ARGS))
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile -m $(SLOW) $(PYTEST_ARGS) || $(call alone,-m $(SLOW) $(PYTEST_ARGS))
 
 test-deployment: .venv/dev.stamp .venv/accelerate.stamp .venv-sinks/sinks.stamp .venv-celery/beside.stamp .venv-kubernetes/beside.stamp .venv-runners/beside.stamp docker-engine slurm-cluster celery-servers browser ## run the tests of whole deployments, fifty minutes
 	$(BIN)/pytest -m deployment $(PYTEST_ARGS)
