@@ -21,9 +21,9 @@ from typing import Any
 
 import psutil
 import pytest
+from shared import SHARED_HOME
 
 MARKER = "TORCHX_CORE_TEST"
-SHARED_HOME = "TORCHX_CORE_TESTS_HOME"
 ZYGOTE_IDLE_S = "TORCHX_ZYGOTE_IDLE_S"
 ZYGOTES: set[int] = set()
 """What has waited for the next submit of a local app, as on a user's host; it ends with the test run."""

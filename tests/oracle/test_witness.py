@@ -29,7 +29,7 @@ Witness(sys.argv[1], "r", "0").run()
 
 @pytest.mark.parametrize(("step", "end"), [(["exit", 7], 7), (["die", "SIGUSR1"], -signal.SIGUSR1)])
 def test_it_ends_as_its_last_note_says(tmp_path: Path, step: list[object], end: int) -> None:
-    """Also when it is told to end between the note and the end: else the product would tell another one."""
+    """The witness ends as it has noted, also when a SIGTERM comes after the note: the judge compares both."""
     shutil.copy(witness.__file__, tmp_path / "witness.py")
     (tmp_path / "script.json").write_text(json.dumps({"r/0": [[step]]}))
     assert subprocess.run([sys.executable, "-c", STRUCK, str(tmp_path)], check=False).returncode == end

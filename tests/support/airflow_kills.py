@@ -210,7 +210,7 @@ def _freeze_the_triggerer(job: Job) -> None:
     job.write()
     job.wait_for_lines(0, 1)
     job.airflow.signal("triggerer", signal.SIGCONT)
-    wait_until(lambda: "not cancelling" in job.airflow.log(job.task), 240)
+    job.wait_for_text("not cancelling")
 
 
 def _hang_the_worker(job: Job) -> None:

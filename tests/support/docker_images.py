@@ -16,6 +16,7 @@ from pathlib import Path
 
 import docker
 from docker_engine import DockerEngine, free_number
+from shared import SHARED_HOME
 
 __all__ = [
     "PACKAGES",
@@ -67,7 +68,7 @@ def import_images(client: docker.DockerClient) -> None:
 
 def _kept(image: Callable[[], bytes]) -> bytes:
     """Make the image, once for a whole test run: it is 100 MB, and takes seconds."""
-    if (home := os.environ.get("TORCHX_CORE_TESTS_HOME")) is None:
+    if (home := os.environ.get(SHARED_HOME)) is None:
         return image()
     kept = Path(home, "python-image.tar")
     if not kept.exists():

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-__all__ = ["made_once"]
+from shared import SHARED_HOME
 
-SHARED_HOME = "TORCHX_CORE_TESTS_HOME"
-"""The variable with a folder of the whole test run; the oracle has none, and makes each database anew."""
+__all__ = ["made_once"]
 
 
 @contextmanager
@@ -21,7 +20,7 @@ def made_once(database: Path | None) -> Iterator[bool]:
     """Put the database there, unless this is the first of its name in the test run: then keep what is made.
 
     An engine takes up to eight seconds of CPU time to make its tables. Whoever asks for a database that
-    another process is making waits for it.
+    another process is making waits for it. Where there is no folder of a test run, each is made anew.
 
     Args:
         database: The file of SQLite; None where the engine has a database of another kind.

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-__all__ = ["shared"]
+__all__ = ["SHARED_HOME", "shared"]
+
+SHARED_HOME = "TORCHX_CORE_TESTS_HOME"
+"""The variable with a folder of the whole test run; the oracle and the benchmarks have none."""
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def names(*groups: str) -> list[str]:
 
 
 def test_the_groups_come_in_their_order(install: Install) -> None:
-    """Whichever package they are of; other groups are left out."""
+    """Entry points of the first group come first, whichever package has them; other groups are left out."""
     install("one", "[txc.second]\nb = m\n[txc.other]\nc = m\n")
     install("two", "[txc.first]\na = m\n")
     assert names("txc.first", "txc.second") == ["a", "b"]
@@ -44,7 +44,7 @@ def test_the_groups_come_in_their_order(install: Install) -> None:
 def test_packages_are_read_once_until_one_is_installed_or_removed(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many look for however many groups."""
+    """Another question is answered from memory; a folder that has changed has all packages read again."""
     readings = 0
     real = importlib.metadata.entry_points
 
@@ -65,6 +65,6 @@ def test_packages_are_read_once_until_one_is_installed_or_removed(
 
 
 def test_a_folder_that_is_not_there_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path may name what nobody has made, or the current folder by no name."""
+    """`sys.path` may name what nobody has made, or the current folder by an empty text."""
     monkeypatch.setattr(sys, "path", ["", "/txc/nowhere", *sys.path])
     assert "pytest11" in {entry.group for entry in entry_points("pytest11")}

@@ -19,6 +19,7 @@ import docker
 import pytest
 from docker_engine import DockerEngine, free_number, why_no_engine
 from docker_images import SHELL_IMAGE, import_images
+from shared import SHARED_HOME
 from slurm_cluster import running_cluster, why_no_cluster
 
 pytestmark = [pytest.mark.deployment, pytest.mark.timeout(900)]
@@ -115,7 +116,7 @@ def _engine(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     engine = DockerEngine(root, free_number())
     try:
         engine.start()
-        monkeypatch.delenv("TORCHX_CORE_TESTS_HOME")  # or the images would be kept there
+        monkeypatch.delenv(SHARED_HOME)  # or the images would be kept there
         with closing(docker.DockerClient(base_url=engine.url)) as client:
             import_images(client)
         monkeypatch.setenv("DOCKER_HOST", engine.url)

@@ -61,7 +61,7 @@ def test_status_loads_little() -> None:
 
 
 def test_running_a_script_reads_no_entry_points(tmp_path: Path) -> None:
-    """Neither the default scheduler nor a script needs what other packages offer."""
+    """A run of a script looks through no installed package: the default scheduler is known without them."""
     script = tmp_path / "train.py"
     script.touch()
     assert "importlib.metadata" not in modules_of("run", "--dryrun", str(script))

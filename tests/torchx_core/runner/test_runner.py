@@ -84,7 +84,7 @@ def test_parameters_reach_the_factory() -> None:
 
 
 def test_the_first_scheduler_is_the_default() -> None:
-    """Backends keep the order in which they were given."""
+    """Backends keep the order in which they were given; a runner without any says that it has no default."""
     host = FakeHost()
     runner = Runner("mine", {"zebra": host.scheduler, "ant": host.scheduler})
     assert runner.scheduler_backends() == ["zebra", "ant"]

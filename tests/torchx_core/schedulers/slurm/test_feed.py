@@ -123,7 +123,7 @@ def test_a_beginning_is_told_where_the_directory_shows_no_change(
     begins: int,
     told: int,
 ) -> None:
-    """At once after a change, whose time the next one may bear; else with the look that comes anyway."""
+    """An app that begins just after a change is told at once, another with the look that comes every 5 s."""
     run = (tmp_path / "run.0.json").read_text()
     (tmp_path / "run.0.json").unlink()
     clock, states = Clock(), dict[int, list[AppState]]()
