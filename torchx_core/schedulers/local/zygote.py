@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import sys
@@ -32,6 +33,7 @@ _STATUS: Final = (
     b"Seccomp:",
     b"Cpus_allowed:",
     b"Mems_allowed:",
+    b"THP_enabled:",
 )
 """What of a process's ``status`` a child has of its parent."""
 _INHERITED: Final = (
@@ -42,7 +44,12 @@ _INHERITED: Final = (
     "loginuid",
     "attr/current",
     "timerslack_ns",
+    "personality",
+    "coredump_filter",
 )
+_IOPRIO_GET: Final = {"x86_64": 252, "aarch64": 31}
+"""The number of the system call ioprio_get(2)."""
+_IOPRIO_WHO_PROCESS: Final = 1
 _SPACES: Final = ("cgroup", "ipc", "mnt", "net", "pid_for_children", "time_for_children", "user", "uts")
 
 
@@ -82,8 +89,27 @@ def _inherited() -> Iterator[object]:
         with suppress(OSError), open(f"/proc/self/{name}", "rb") as file:
             yield name, file.read()
     yield [os.readlink(f"/proc/thread-self/ns/{name}") for name in _SPACES]
-    yield os.readlink("/proc/thread-self/root"), os.getpriority(os.PRIO_PROCESS, 0)
-    yield os.sched_getscheduler(0), sys.getfilesystemencoding()
+    yield os.readlink("/proc/thread-self/root"), os.getpriority(os.PRIO_PROCESS, 0), _io_priority()
+    yield os.sched_getscheduler(0), os.sched_getparam(0).sched_priority, _memory_policy()
+    yield sys.getfilesystemencoding()
+
+
+def _io_priority() -> int:
+    """Return what ``ionice`` has set; -1 where that cannot be told. The C library has no function for it."""
+    number = _IOPRIO_GET.get(os.uname().machine)
+    return -1 if number is None else ctypes.CDLL(None).syscall(number, _IOPRIO_WHO_PROCESS, 0)
+
+
+def _memory_policy() -> bytes:
+    """Return what ``numactl`` has set, as ``interleave:0-1``; ``default`` also where there is no NUMA."""
+    try:
+        fd = os.open("/proc/thread-self/numa_maps", os.O_RDONLY)
+    except OSError:
+        return b"default"
+    try:  # so little is asked for that the kernel looks at the first mapping alone: an address, its policy
+        return b"".join(os.read(fd, 64).split()[1:2])
+    finally:
+        os.close(fd)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import socket
@@ -215,13 +216,40 @@ def other_processors() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
+def other_io_priority() -> None:
+    """Use the disk only when nobody else does, as ``ionice -c3`` has it."""
+    psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+
+
+def other_memory_policy() -> None:
+    """Take memory from all nodes in turn, as ``numactl --interleave`` has it."""
+    set_mempolicy, interleave, node_0 = {"x86_64": 238, "aarch64": 237}[os.uname().machine], 3, 1
+    assert not ctypes.CDLL(None).syscall(set_mempolicy, interleave, ctypes.byref(ctypes.c_ulong(node_0)), 64)
+
+
+def other_personality() -> None:
+    """Have no addresses randomised, as ``setarch -R`` has it."""
+    addr_no_randomize = 0x0040000
+    ctypes.CDLL(None).personality(addr_no_randomize)
+
+
 def other_idle_time() -> None:
     """Ask for a zygote that waits for less long."""
     os.environ[IDLE_VARIABLE] = "7"
 
 
 @pytest.mark.parametrize(
-    "change", [other_umask, other_limit, other_niceness, other_processors, other_idle_time]
+    "change",
+    [
+        other_umask,
+        other_limit,
+        other_niceness,
+        other_processors,
+        other_io_priority,
+        other_memory_policy,
+        other_personality,
+        other_idle_time,
+    ],
 )
 def test_what_a_program_has_of_its_submitter_it_has_of_no_other(change: Callable[[], None]) -> None:
     """A process that would pass on something else has another zygote."""
