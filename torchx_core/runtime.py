@@ -8,6 +8,8 @@ Only the standard library. Any language can do the same: append lines of JSON to
     {"type": "result", "value": {"accuracy": 0.97}}
     {"type": "link", "name": "mlflow", "target": "http://mlflow:5000/#/experiments/0/runs/9f2"}
 
+Each may have a ``time``, in seconds since the epoch: when it was made.
+
 The file may be a pipe: open it for appending and write each line whole. Lines of up to 4096 bytes from
 several processes of a replica never mix (pipe(7), PIPE_BUF); for longer ones let one process write, or lock
 the file with flock(2) as this module does.
@@ -21,6 +23,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 import warnings
 from contextlib import suppress
 from typing import TypeVar
@@ -106,7 +109,8 @@ def forward_metrics(source: T) -> T:
 
 
 def _report(report: dict[str, object]) -> None:
-    line = json.dumps(report).encode() + b"\n"  # also outside an app: a wrong value should fail everywhere
+    timed = {**report, "time": time.time()}
+    line = json.dumps(timed).encode() + b"\n"  # also outside an app: a wrong value should fail everywhere
     if len(line) > MAX_REPORT:
         raise ValueError(
             f"report of {len(line)} bytes; at most {MAX_REPORT} are taken, report a path instead"

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,15 @@ def test_outside_an_app_nothing_happens(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_inside_an_app_each_report_is_a_line(report_file: Path) -> None:
     """As documented, for readers in any language."""
+    before = time.time()
     report_progress(0.5, "half way")
     report_metric("loss", 1, step=3)
     report_result({"accuracy": 0.97})
-    assert [json.loads(line) for line in report_file.read_text().splitlines()] == [
+    reports = [json.loads(line) for line in report_file.read_text().splitlines()]
+    times = [report.pop("time") for report in reports]
+    moments = [before, *times, time.time()]
+    assert moments == sorted(moments)
+    assert reports == [
         {"type": "progress", "fraction": 0.5, "message": "half way"},
         {"type": "metric", "name": "loss", "value": 1.0, "step": 3},
         {"type": "result", "value": {"accuracy": 0.97}},

@@ -76,7 +76,7 @@ def compile_text(text: str, file: str, line: int) -> CodeType:
 def report(value: object, name: str) -> None:
     """Make the value the app's result, in the way that `torchx_core.runtime` describes."""
     try:
-        line = json.dumps({"type": "result", "value": value}).encode() + b"\n"
+        line = json.dumps({"type": "result", "value": value, "time": time.time()}).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as err:
         raise TypeError(f"{name} must return what JSON can hold: {err}") from None
     if len(line) > MAX_REPORT_BYTES:

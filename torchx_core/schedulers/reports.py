@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from torchx_core.schedulers.events import REPORTS, Report
-from torchx_core.supervisor.reports import BadReport, parse_report
+from torchx_core.supervisor.reports import BadReport, parse_timed_report
 
 __all__ = ["read_reports"]
 
 
 def read_reports(
-    lines: Iterable[bytes], role: str, replica: int, attempt: int, time: float
+    lines: Iterable[bytes], role: str, replica: int, attempt: int, not_before: float
 ) -> Iterator[Report]:
     """Yield the reports among the lines; what is none is logged and left out.
 
@@ -21,14 +21,14 @@ def read_reports(
         role: Of the replica.
         replica: Its number in the role.
         attempt: Which of its attempts.
-        time: When that was, in seconds since the epoch. Where nobody has written it down it is the time at
-            which the attempt began, so that whoever reads the report later reads the same.
+        not_before: The time that is known, in seconds since the epoch: at which a report without a time of
+            its own arrived, or else at which the attempt began. A program's clock counts where it says later.
     """
     for line in lines:
         if not line.strip():
             continue
         try:
-            report = parse_report(line)
+            report, told = parse_timed_report(line)
         except BadReport as err:
             import logging  # here: a program that shows a status has no need of it otherwise
 
@@ -36,4 +36,5 @@ def read_reports(
             logger.warning("replica %s/%d: not a report: %s", role, replica, err)
             continue
         event = REPORTS[report.pop("type")]
+        time = max(not_before, told or not_before)
         yield event(role=role, replica=replica, attempt=attempt, time=time, **cast("dict[str, Any]", report))

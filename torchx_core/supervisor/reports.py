@@ -15,6 +15,8 @@ MAX_REPORT = 1 << 20
 """Bytes of one report; a longer one is refused aloud."""
 
 _READ_SIZE = 1 << 16
+_YEAR_10000 = 253_402_300_800
+"""Seconds since the epoch, UTC: of what comes later there is no date."""
 
 
 class ReportPipe:
@@ -76,8 +78,21 @@ class BadReport(Exception):
 def parse_report(line: bytes) -> Json:
     """Return the report as ``{"type": "progress" | "metric" | "result" | "link", …}`` with checked fields.
 
+    When it was made is not among them: the supervisor notes when it has arrived, in line with the output.
+
     Raises:
         BadReport: The line is not one.
+    """
+    return parse_timed_report(line)[0]
+
+
+def parse_timed_report(line: bytes) -> tuple[Json, float | None]:
+    """Return the report as `parse_report` does, and when it was made by the program's own clock.
+
+    That is in seconds since the epoch; None where the program does not say, or says what is no time of day.
+
+    Raises:
+        BadReport: The line is not a report.
     """
     if len(line) > MAX_REPORT:
         raise BadReport(f"longer than {MAX_REPORT} bytes")
@@ -88,7 +103,7 @@ def parse_report(line: bytes) -> Json:
     if not isinstance(value, dict):
         raise BadReport("not a JSON object")
     try:
-        return _checked(cast("Json", value))
+        return _checked(cast("Json", value)), _time(cast("Json", value))
     except (OverflowError, RecursionError) as err:
         raise BadReport(str(err)) from err
 
@@ -113,6 +128,13 @@ def _checked(report: Json) -> Json:
     if kind == "link":
         return {"type": kind, "name": str(report.get("name")), "target": str(report.get("target"))}
     raise BadReport(f"type must be progress, metric, result or link: {kind!r}")
+
+
+def _time(report: Json) -> float | None:
+    value = report.get("time")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _YEAR_10000:
+        return None
+    return float(value)
 
 
 def _strict(value: object) -> object:

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 _ballast: list[bytearray] = []
@@ -47,7 +48,7 @@ def _output(fd: int, word: str, rest: str) -> None:
 
 def _report(word: str, rest: str) -> None:
     first, _, more = rest.partition(":")
-    report: dict[str, object] = {"type": word}
+    report: dict[str, object] = {"type": word, "time": time.time()}
     if word == "progress":
         report.update(fraction=float(first), message=more)
     elif word == "metric":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,4 +42,6 @@ def test_a_value_is_written_and_reported(
     assert json.loads((tmp_path / "base" / "0").read_text()) == {"booth_eval": 0.0}
     monkeypatch.setenv("TORCHX_REPORT_FILE", str(tmp_path / "report"))
     booth.main()
-    assert json.loads((tmp_path / "report").read_text()) == {"type": "result", "value": {"booth_eval": 0.0}}
+    report = json.loads((tmp_path / "report").read_text())
+    assert report.pop("time") <= time.time()
+    assert report == {"type": "result", "value": {"booth_eval": 0.0}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -247,7 +248,10 @@ def returns_much() -> object:
     ("function", "message"),
     [
         (returns_a_set, "TypeError: returns_a_set must return what JSON can hold: Object of type set is not"),
-        (returns_much, "ValueError: returns_much returned 1048608 bytes; return at most 1048576, or a path"),
+        (
+            returns_much,
+            r"ValueError: returns_much returned 10486\d\d bytes; return at most 1048576",
+        ),
     ],
 )
 def test_a_result_that_cannot_be_reported_is_a_failure(
@@ -255,7 +259,7 @@ def test_a_result_that_cannot_be_reported_is_a_failure(
 ) -> None:
     """It says so, instead of a task that gets nothing; no line of ours is in the way."""
     [_, first, *others] = ended(runner, function).failure_summary().splitlines()
-    assert message in first
+    assert re.search(message, first)
     assert "Traceback" not in "".join(others)
 
 

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import json
 import os
+import time
 from pathlib import Path
 
 
@@ -21,7 +22,8 @@ def report(value: float) -> None:
     path = os.environ.get("TORCHX_REPORT_FILE")
     if path:
         with Path(path).open("a") as file:
-            file.write(json.dumps({"type": "result", "value": {"booth_eval": value}}) + "\n")
+            result = {"type": "result", "value": {"booth_eval": value}, "time": time.time()}
+            file.write(json.dumps(result) + "\n")
 
 
 def main() -> None:

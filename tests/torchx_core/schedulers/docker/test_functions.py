@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from docker_apps import end, new_runner
@@ -9,6 +10,7 @@ from docker_engine import DockerEngine
 from docker_images import PYTHON_IMAGE
 
 from torchx_core.functions import function_app
+from torchx_core.schedulers import Result
 from torchx_core.specs import AppState
 
 
@@ -20,6 +22,13 @@ def total(numbers: Sequence[int], text: str) -> dict[str, object]:
     rank = int(os.environ["RANK"])
     sys.stdout.write(f"rank {rank} of {os.environ['WORLD_SIZE']}\n")
     return {"total": sum(numbers), "rank": rank, "text": text}
+
+
+def moment() -> float:
+    """Return what time it is."""
+    import time  # the replica has this function's text alone
+
+    return time.time()
 
 
 def fails() -> None:
@@ -40,6 +49,16 @@ def test_a_function_in_containers(engine: DockerEngine) -> None:
             ["rank 0 of 2\n"],
             ["rank 1 of 2\n"],
         ]
+
+
+def test_a_result_has_the_time_at_which_it_was_returned(engine: DockerEngine) -> None:
+    """A report of a container is not shown as if it were as old as its attempt."""
+    with new_runner(engine.url) as runner:
+        handle = runner.run(function_app(moment, image=PYTHON_IMAGE), "local_docker")
+        events = [event for batch in runner.follow(handle) for event in batch.events]
+        (result,) = (event for event in events if isinstance(event, Result))
+        assert isinstance(result.value, float)
+        assert result.value <= result.time <= time.time()
 
 
 def test_a_failure_in_a_container(engine: DockerEngine) -> None:

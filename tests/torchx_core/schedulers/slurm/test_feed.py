@@ -169,6 +169,14 @@ def test_what_a_file_system_shows_as_zeros_comes_later(
     assert sorted(before + after) == ["25%", "75%", "first!", "second"]
 
 
+def test_a_report_has_the_time_at_which_it_was_made(follow: Callable[..., SlurmFeed], tmp_path: Path) -> None:
+    """A report is not shown as if it were as old as its attempt."""
+    write(tmp_path / "log" / "0", 0)
+    (tmp_path / "log" / "0" / "reports.jsonl").write_text(_progress(0.5, at=7.25))
+    events = [event for batch in drive(follow(None), until_now=True) for event in batch.events]
+    assert [event.time for event in events if isinstance(event, Progress)] == [7.25]
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_zeros_that_a_program_prints_are_shown(
     follow: Callable[..., SlurmFeed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ended: bool
@@ -187,8 +195,8 @@ def test_zeros_that_a_program_prints_are_shown(
     assert _shown([batch]) == ["\0", "text", "\0\0", "end"]
 
 
-def _progress(fraction: float) -> str:
-    return json.dumps({"type": "progress", "fraction": fraction, "message": "", "time": 1.0}) + "\n"
+def _progress(fraction: float, at: float = 1.0) -> str:
+    return json.dumps({"type": "progress", "fraction": fraction, "message": "", "time": at}) + "\n"
 
 
 def _shown(batches: Iterable[Batch]) -> list[str]:
