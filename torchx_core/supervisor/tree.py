@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 
 _PR_SET_PDEATHSIG = 1
@@ -289,11 +290,20 @@ def _scan(file_name: str, is_meant: Callable[[bytes], bool]) -> tuple[list[int],
             continue
         except OSError:
             content = b""
-        if not content:
+        if not (content := content or _of_threads(pid, file_name)):
             silent.add(pid)
         elif is_meant(content):
             found.append(pid)
     return found, silent
+
+
+def _of_threads(pid: int, file_name: str) -> bytes:
+    """Return the file of a process whose first thread has ended; empty where no other thread lives."""
+    for thread in _listdir(f"/proc/{pid}/task")[1:]:
+        with suppress(OSError), open(f"/proc/{pid}/task/{thread}/{file_name}", "rb") as file:
+            if content := file.read():
+                return content
+    return b""
 
 
 def _listdir(path: str) -> list[str]:

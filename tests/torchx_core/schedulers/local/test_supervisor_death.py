@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -93,6 +95,31 @@ def test_kill_of_both_while_a_process_hands_over(
     assert status.state == AppState.FAILED
     assert listings
     assert running("600.7") == []
+
+
+def test_kill_of_both_leaves_no_process_whose_first_thread_has_ended(
+    runner: Runner, state_dir: Path, tmp_path: Path
+) -> None:
+    """Such a process is a zombie by its first thread, shows no environment as one, and runs all the same."""
+    told = tmp_path / "told"
+    lines = [
+        "import ctypes, os, pathlib, threading, time",
+        "threading.Thread(target=time.sleep, args=[600]).start()",
+        f"pathlib.Path({str(told)!r}).write_text(f'{{os.getpid()}}.')",
+        "ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)  # exit(2)",
+    ]
+    program = f"{shlex.quote(sys.executable)} -c {shlex.quote('; '.join(lines))} & wait"
+    handle = runner.run(app_of("sh", "-c", program), "local_cwd", app_id="one")
+    wait_until(lambda: told.exists() and told.read_text().endswith("."), PATIENCE_S)
+    pid = int(told.read_text()[:-1])
+    wait_until(lambda: tree.is_zombie(pid), PATIENCE_S)
+    threads = Path(f"/proc/{pid}/task")
+    assert len(list(threads.iterdir())) == 2
+    kill(*supervisor_of(state_dir, "one"))
+    status = runner.wait(handle, PATIENCE_S)
+    assert status
+    assert status.state == AppState.FAILED
+    wait_until(lambda: not threads.exists() or len(list(threads.iterdir())) < 2, PATIENCE_S)
 
 
 def test_a_follower_learns_of_the_loss(runner: Runner, state_dir: Path) -> None:
