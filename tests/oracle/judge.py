@@ -256,11 +256,11 @@ def _judge_changes(
         if d["type"] == "replica":
             changes.setdefault((d["role"], d["replica"], d["attempt"]), []).append(d)
     for copy in truth:
-        own, next_own = changes.get(copy.key, []), changes.get((*copy.key[:2], copy.attempt + 1), [])
-        ends = [d for d in own if d["state"] in TERMINAL] or [d for d in next_own if d["state"] == "PENDING"]
+        own = changes.get(copy.key, [])
+        ends = [d for d in own if d["state"] in TERMINAL]
         if [d["state"] for d in own].count("RUNNING") != 1 or len(ends) != 1:
             if not promises.may_lose:
-                yield Violation("changes", f"{_show(copy.key)}: {[d['state'] for d in own + next_own]}")
+                yield Violation("changes", f"{_show(copy.key)}: {[d['state'] for d in own]}")
         elif promises.exit_codes and (wrong := _wrong_end(copy, ends[0], promises)):
             yield Violation("wrong-end", wrong)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,9 @@ def test_a_program_reports_as_an_app_does(tmp_path: Path) -> None:
         TORCHX_REPORT_FILE=str(file),
     )
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line) for line in file.read_text().splitlines()] == [
+    reports = [json.loads(line) for line in file.read_text().splitlines()]
+    assert all(report.pop("time") <= time.time() for report in reports)
+    assert reports == [
         {"type": "progress", "fraction": 0.5, "message": "a:b"},
         {"type": "metric", "name": "loss", "value": 0.25, "step": None},
         {"type": "result", "value": {"x": 1}},

@@ -105,7 +105,7 @@ class TimelineReader:
         self._state = machine.fold(before, event)
         if not machine.fits(before, event):
             return
-        for change in changes(event, self._state):
+        for change in changes(event, before, self._state):
             if isinstance(change, StateChanged) or self._options.wants_role(change.role):
                 yield change
 

@@ -47,14 +47,16 @@ def replica_state(replica: machine.Replica) -> AppState:
     return _REPLICA[replica.phase]
 
 
-def changes(event: machine.Event, state: machine.State) -> Iterator[StateChanged | ReplicaChanged | Result]:
-    """Yield what the stream shows of the event that led to the state; an app's end is not among it."""
+def changes(
+    event: machine.Event, before: machine.State, state: machine.State
+) -> Iterator[StateChanged | ReplicaChanged | Result]:
+    """Yield what the stream shows of the event that led from one state to the other, but for an app's end."""
     if isinstance(event, machine.Began):
         yield StateChanged(state=AppState.RUNNING, time=event.time)
     elif isinstance(event, machine.StopAsked):
         yield StateChanged(state=app_state(state), time=event.time, msg=f"stopping: {event.msg}")
     elif isinstance(event, machine.Started | machine.StartFailed | machine.Exited):
-        replica = state.replicas[event.replica]
+        replica = _left_by(event, before, state)
         notice = replica.notice if isinstance(event, machine.Started) else ""  # said once
         yield _replica_changed(replica, event.time, replica.msg or notice)
     elif isinstance(event, machine.Reported):
@@ -66,6 +68,21 @@ def changes(event: machine.Event, state: machine.State) -> Iterator[StateChanged
             value=event.result,
             time=event.time,
         )
+
+
+def _left_by(
+    event: machine.Started | machine.StartFailed | machine.Exited, before: machine.State, state: machine.State
+) -> machine.Replica:
+    """Return the replica as the event has left it.
+
+    One that starts again at once waits for its next attempt by now; what ended is the one before.
+    """
+    replica = state.replicas[event.replica]
+    if replica.phase != machine.WAITING:
+        return replica
+    was_told = isinstance(event, machine.Exited) and before.replicas[event.replica].restart
+    phase = machine.STOPPED if was_told else machine.FAILED
+    return replica._replace(attempt=event.attempt, phase=phase)
 
 
 def _replica_changed(replica: machine.Replica, time: float, msg: str) -> ReplicaChanged:

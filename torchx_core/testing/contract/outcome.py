@@ -9,7 +9,7 @@ import pytest
 from torchx_core.errors import AppStatusError, WaitTimeoutError
 from torchx_core.runner import Runner
 from torchx_core.schedulers import AppEvent, LogLine, ReplicaChanged
-from torchx_core.specs import AppDef, AppState, RetryPolicy
+from torchx_core.specs import AppDef, AppState, RetryPolicy, is_terminal
 from torchx_core.testing.contract.base import ContractBase, each_event, each_line, replicas_of
 from torchx_core.testing.steps import Exit, FailUntil, Hold, Print, PrintAttempt, PrintMany, Raise
 
@@ -179,15 +179,9 @@ class OutcomeContract(ContractBase):
         last = {(role.role, r.id): r.attempt for role in status.roles for r in role.replicas}
         assert all(last["many", k] >= 2 for k in range(3))
         lines = [event for event in events if isinstance(event, LogLine)]
-        exits = {
-            (
-                e.role,
-                e.replica,
-                e.attempt - (e.state is AppState.PENDING),
-            )  # tells of the one before
-            for e in events
-            if _ended_by_itself(e)
-        }
+        exits = {(e.role, e.replica, e.attempt) for e in events if _ended_by_itself(e)}
+        told = [e for e in events if isinstance(e, ReplicaChanged) and (e.exit_code is not None or e.signal)]
+        assert all(is_terminal(e.state) for e in told)  # of the attempt that has ended, not of the next one
         for (name, k), newest in last.items():
             for number in range(newest + 1):
                 for step in (_OUT, _ERR):

@@ -115,8 +115,9 @@ class FakeApp:
     # The machine
 
     def _feed(self, event: machine.Event) -> None:
-        self.state, instructions = machine.step(self.state, event, self.record.plan.grace_s)
-        self.stream.extend(changes(event, self.state))
+        before = self.state
+        self.state, instructions = machine.step(before, event, self.record.plan.grace_s)
+        self.stream.extend(changes(event, before, self.state))
         idle = not self._todo
         self._todo.extend(instructions)
         if self.state.phase not in (machine.RESTARTING, machine.STOPPING):

@@ -19,7 +19,8 @@ def test_a_notice_comes_with_the_start_alone() -> None:
         machine.Exited(3.0, 0, 0, 0, None),
     ]
     for event in events:
-        state = machine.fold(state, event)
-        shown += [(e.state.name, e.msg) for e in view.changes(event, state) if isinstance(e, ReplicaChanged)]
+        before, state = state, machine.fold(state, event)
+        changes = view.changes(event, before, state)
+        shown += [(e.state.name, e.msg) for e in changes if isinstance(e, ReplicaChanged)]
     assert shown == [("RUNNING", NOTICE), ("SUCCEEDED", "")]
     assert state.replicas[0].notice == NOTICE
