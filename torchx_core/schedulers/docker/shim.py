@@ -159,12 +159,14 @@ tx_watch() {
 }
 
 tx_used() {  # each start of a container has a new control group
-  tx_peak=- tx_cpu=- tx_g=/sys/fs/cgroup
-  read -r tx_a <$tx_g/memory/memory.max_usage_in_bytes && tx_peak=$tx_a
-  read -r tx_a <$tx_g/cpuacct/cpuacct.usage && tx_cpu=$tx_a
+  # Not by read: after a trap has run, that of BusyBox 1.38 never returns.
+  tx_g=/sys/fs/cgroup
+  tx_peak=$(cat $tx_g/memory/memory.max_usage_in_bytes)
+  tx_cpu=$(cat $tx_g/cpuacct/cpuacct.usage)
   if [ -e $tx_g/cgroup.type ]; then
-    read -r tx_a <$tx_g/memory.peak && tx_peak=$tx_a
-    read -r tx_a tx_b <$tx_g/cpu.stat && tx_cpu=${tx_b}000
+    tx_peak=$(cat $tx_g/memory.peak)
+    set -- $(cat $tx_g/cpu.stat)
+    tx_cpu=${2:+${2}000}
   fi
 }
 
@@ -219,7 +221,7 @@ else
   done
 fi
 tx_used
-echo end $tx_n $tx_code $tx_told $(date +%s.%N) $tx_peak $tx_cpu >>$tx_j
+echo end $tx_n $tx_code $tx_told $(date +%s.%N) ${tx_peak:--} ${tx_cpu:--} >>$tx_j
 [ $tx_code -ne 0 ] && [ $tx_told = 0 ] && [ $tx_n -ge $tx_last ] && tx_over failed $tx_i $tx_code
 exit $tx_code
 """
