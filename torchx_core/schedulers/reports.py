@@ -28,7 +28,7 @@ def read_reports(
         if not line.strip():
             continue
         try:
-            report, told = parse_timed_report(line)
+            report, made_at = parse_timed_report(line)
         except BadReport as err:
             import logging  # here: a program that shows a status has no need of it otherwise
 
@@ -36,5 +36,5 @@ def read_reports(
             logger.warning("replica %s/%d: not a report: %s", role, replica, err)
             continue
         event = REPORTS[report.pop("type")]
-        time = max(not_before, told or not_before)
+        time = max(not_before, made_at or not_before)
         yield event(role=role, replica=replica, attempt=attempt, time=time, **cast("dict[str, Any]", report))

@@ -18,7 +18,6 @@ import os
 from collections import deque
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from torchx_core.supervisor import timeline
@@ -26,6 +25,7 @@ from torchx_core.supervisor.journal import Appender
 from torchx_core.supervisor.reading import DamagedFile, open_regular
 from torchx_core.supervisor.records import DROPPED, TIMELINE, replace_whole
 from torchx_core.supervisor.timeline import Dropped
+from torchx_core.supervisor.tree import libc
 
 if TYPE_CHECKING:
     from torchx_core.supervisor.relay import Outlet, Sink
@@ -281,14 +281,9 @@ def _punch(fd: int, begin: int, end: int) -> None:
         OSError: The file system has no holes.
     """
     at, size = ctypes.c_int64(begin), ctypes.c_int64(end - begin)
-    if _libc().fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, at, size):
+    if libc().fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, at, size):
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def can_free_parts(directory: str) -> bool:

@@ -97,13 +97,14 @@ def parse_timed_report(line: bytes) -> tuple[Json, float | None]:
     if len(line) > MAX_REPORT:
         raise BadReport(f"longer than {MAX_REPORT} bytes")
     try:
-        value = cast("object", json.loads(line))
+        report = cast("object", json.loads(line))
     except (ValueError, RecursionError) as err:
         raise BadReport(f"not JSON ({err})") from err
-    if not isinstance(value, dict):
+    if not isinstance(report, dict):
         raise BadReport("not a JSON object")
+    report = cast("Json", report)
     try:
-        return _checked(cast("Json", value)), _time(cast("Json", value))
+        return _checked(report), _time(report)
     except (OverflowError, RecursionError) as err:
         raise BadReport(str(err)) from err
 

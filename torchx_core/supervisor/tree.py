@@ -108,11 +108,12 @@ def die_with_parent(parent: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    _libc().prctl(option, value, 0, 0, 0)
+    libc().prctl(option, value, 0, 0, 0)
 
 
 @cache
-def _libc() -> ctypes.CDLL:
+def libc() -> ctypes.CDLL:
+    """Return the C library; a function's error is in ``ctypes.get_errno()`` afterwards."""
     return ctypes.CDLL(None, use_errno=True)
 
 

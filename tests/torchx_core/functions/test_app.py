@@ -250,7 +250,7 @@ def returns_much() -> object:
         (returns_a_set, "TypeError: returns_a_set must return what JSON can hold: Object of type set is not"),
         (
             returns_much,
-            r"ValueError: returns_much returned 10486\d\d bytes; return at most 1048576",
+            r"ValueError: returns_much returned 10486\d\d bytes; return at most 1048576, or a path",
         ),
     ],
 )

@@ -13,7 +13,7 @@ BEGAN = 1_000.0
 
 
 @pytest.mark.parametrize(
-    ("told", "time"),
+    ("written", "time"),
     [
         (1_020.5, 1_020.5),
         (1_020, 1_020.0),
@@ -28,9 +28,9 @@ BEGAN = 1_000.0
         (253_402_300_800, BEGAN),
     ],
 )
-def test_a_report_has_the_time_that_its_program_tells(told: object, time: float) -> None:
-    """A report that tells none, or what cannot be, has the time at which its attempt began."""
-    line = json.dumps({"type": "progress", "fraction": 0.5, "time": told}).encode()
+def test_a_report_has_the_time_that_its_program_wrote(written: object, time: float) -> None:
+    """A report without a time, or with one that cannot be, has the time at which its attempt began."""
+    line = json.dumps({"type": "progress", "fraction": 0.5, "time": written}).encode()
     (report,) = read_reports([line], "trainer", 0, 1, BEGAN)
     assert report == Progress(role="trainer", replica=0, attempt=1, fraction=0.5, message="", time=time)
 

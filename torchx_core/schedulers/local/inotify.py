@@ -7,6 +7,8 @@ import os
 import struct
 import sys
 
+from torchx_core.supervisor.tree import libc
+
 __all__ = ["OVERFLOW", "Inotify", "InotifyPool"]
 
 _IN_MODIFY = 0x2
@@ -31,16 +33,15 @@ class Inotify:
         """
         if sys.platform != "linux":
             raise OSError("inotify is Linux's")
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self.fd: int = self._checked(self._libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
+        self.fd: int = self._checked(libc().inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
 
     def add(self, path: str) -> int:
         """Watch a file; the number comes back from `read`."""
-        return self._checked(self._libc.inotify_add_watch(self.fd, os.fsencode(path), _IN_MODIFY))
+        return self._checked(libc().inotify_add_watch(self.fd, os.fsencode(path), _IN_MODIFY))
 
     def remove(self, watch: int) -> None:
         """Stop watching; no error when the file is gone."""
-        self._libc.inotify_rm_watch(self.fd, watch)
+        libc().inotify_rm_watch(self.fd, watch)
 
     def read(self) -> set[int]:
         """Return the watches whose files were written to since the last call."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import sys
@@ -11,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from torchx_core.supervisor.tree import APP_MARKER
+from torchx_core.supervisor.tree import APP_MARKER, libc
 from torchx_core.supervisor.zygote import LONGEST_OFFER, address_of, is_mine
 
 __all__ = ["IDLE_VARIABLE", "ask_zygote", "idle_s", "zygote_name"]
@@ -97,7 +96,7 @@ def _inherited() -> Iterator[object]:
 def _io_priority() -> int:
     """Return what ``ionice`` has set; -1 where that cannot be told. The C library has no function for it."""
     number = _IOPRIO_GET.get(os.uname().machine)
-    return -1 if number is None else ctypes.CDLL(None).syscall(number, _IOPRIO_WHO_PROCESS, 0)
+    return -1 if number is None else libc().syscall(number, _IOPRIO_WHO_PROCESS, 0)
 
 
 def _memory_policy() -> bytes:
