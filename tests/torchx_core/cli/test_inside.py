@@ -74,10 +74,10 @@ def test_it_has_the_terminal() -> None:
     with in_terminal("exec", HANDLE, "main", "--", "sh", columns=77, lines=20) as terminal:
         terminal.press("stty size\n")
         terminal.wait_for("20 77")
-        terminal.press("echo be''gin; sleep 600.77\n")
+        terminal.press("echo be''gin; sleep 619.7\n")
         terminal.wait_for("begin")
         terminal.resize(60, 15)
-        wait_until(lambda: running("600.77"), 240)  # else the shell alone would get what is meant for it
+        wait_until(lambda: running("619.7"), 240)  # else the shell alone would get what is meant for it
         terminal.interrupt()
         terminal.wait_for("^C")  # which throws away what was typed before
         terminal.press("stty size; echo en''d\n")

@@ -281,17 +281,17 @@ def test_a_launcher_that_is_interrupted_late_removes_no_app_that_runs(
 
     def interrupted(*args: Any, **options: Any) -> Any:
         start(*args, **options)
-        wait_until(lambda: running("641.9"), 240)
+        wait_until(lambda: running("642.1"), 240)
         raise KeyboardInterrupt
 
-    app = app_of("sleep", "641.9")
+    app = app_of("sleep", "642.1")
     with monkeypatch.context() as patch:
         patch.setattr(subprocess, "run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             runner.run(app, "local_cwd", app_id="one")
     assert [found.state for found in runner.list("local_cwd")] == [AppState.RUNNING]
     runner.run(app, "local_cwd", app_id="one")
-    assert len(running("641.9")) == 1
+    assert len(running("642.1")) == 1
     assert len(list((state_dir / "local_cwd" / "s").glob("[!.]*"))) == 1
 
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -75,17 +76,19 @@ def test_kill_of_both_while_a_process_hands_over(
     """A reader also ends a process that was not listed, and whose parent had ended when it was looked at."""
     go = tmp_path / "go"
     os.mkfifo(go)
-    program = f"(read word < '{go}'; setsid sleep 600.7 > /dev/null 2>&1 &) & wait"
+    program = f"(read word < '{go}'; setsid sleep 605.1 > /dev/null 2>&1 &) & wait"
     handle = runner.run(app_of("sh", "-c", program), "local_cwd", app_id="one")
-    wait_until(lambda: len(running("read word")) == 2, PATIENCE_S)
+    wait_until(lambda: len(running(str(go))) == 2, PATIENCE_S)
     kill(*supervisor_of(state_dir, "one"))
     listings: list[list[str]] = []
 
     def list_and_hand_over(path: str) -> list[str]:
-        names = [entry.name for entry in Path(path).iterdir()]
+        names: list[str] = []
+        with suppress(OSError):
+            names = [entry.name for entry in Path(path).iterdir()]
         if path == "/proc" and not listings:
             go.write_text("now")
-            wait_until(lambda: running("600.7") and not running("read word"), PATIENCE_S)
+            wait_until(lambda: running("605.1") and not running(str(go)), PATIENCE_S)
         listings.append(names)
         return names
 
@@ -94,7 +97,7 @@ def test_kill_of_both_while_a_process_hands_over(
     assert status
     assert status.state == AppState.FAILED
     assert listings
-    assert running("600.7") == []
+    assert running("605.1") == []
 
 
 def test_kill_of_both_leaves_no_process_whose_first_thread_has_ended(
