@@ -80,7 +80,7 @@ def _row(replica: ReplicaStatus, now: float) -> list[Cell]:
     return [
         Cell(f"{replica.role}/{replica.id}"),
         Cell(str(replica.state), STATE_STYLES[replica.state]),
-        Cell(str(replica.attempt)),
+        Cell(str(replica.attempt + 1)),
         Cell(ending_of(replica)),
         Cell(_clock(replica.started_at)),
         Cell(_run_time(replica, now)),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torchx_core.compat.backend import Backend, LogsUnavailableError
 from torchx_core.compat.cursor import Place
 from torchx_core.compat.records import Record, number
-from torchx_core.compat.view import Known, look
+from torchx_core.compat.view import Known, cancel_reason, look
 from torchx_core.errors import SchedulerError, UnknownAppException
 from torchx_core.schedulers import (
     AppEvent,
@@ -73,9 +73,17 @@ class Poller:
         return Polled((*events, *self._end(known, after)), after, self._more)
 
     def _beginning(self, known: Known, place: Place) -> list[AppEvent]:
-        if known.running_at is None or not _is_first(place, "running"):
+        if known.running_at is None:
             return []
-        return [StateChanged(state=AppState.RUNNING, time=known.running_at)]
+        events: list[AppEvent] = []
+        if _is_first(place, "running"):
+            events.append(StateChanged(state=AppState.RUNNING, time=known.running_at))
+        cancel_request = self._record.get("cancel")
+        if cancel_request is not None and _is_first(place, "stopping"):
+            msg = f"stopping: {cancel_reason(cancel_request)}"
+            at = number(cancel_request, "at")
+            events.append(StateChanged(state=AppState.RUNNING, time=at, msg=msg))
+        return events
 
     def _end(self, known: Known, place: Place) -> list[AppEvent]:
         told = all(_ended(replica) in place.told for replica in self._wanted(known))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from torchx_core.compat.backend import Backend, Sight
-from torchx_core.compat.records import Record, number, text
+from torchx_core.compat.records import Content, Record, number, text
 from torchx_core.compat.submit import is_lost
 from torchx_core.errors import InvalidAppError
 from torchx_core.specs import AppDef, AppState, AppStatus, ReplicaStatus, Role, RoleStatus, is_terminal
@@ -109,7 +109,7 @@ def _status(app: AppDef, record: Record, sight: Sight) -> AppStatus:
     cancel_request = record.get("cancel")
     state, msg = sight.state, sight.msg
     if cancel_request is not None:
-        reason = text(cancel_request, "reason") or "cancelled"
+        reason = cancel_reason(cancel_request)
         state, msg = (AppState.CANCELLED, reason) if is_terminal(state) else (state, f"stopping: {reason}")
     return AppStatus(
         state=state,
@@ -119,6 +119,11 @@ def _status(app: AppDef, record: Record, sight: Sight) -> AppStatus:
         ui_url=sight.ui_url,
         roles=[_role(role, sight, state) for role in app.roles],
     )
+
+
+def cancel_reason(cancel_request: Content) -> str:
+    """Return why an app is to end, as whoever asked for that has said."""
+    return text(cancel_request, "reason") or "cancelled"
 
 
 def _role(role: Role, sight: Sight, state: AppState) -> RoleStatus:

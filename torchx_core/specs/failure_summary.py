@@ -83,7 +83,7 @@ def ending(failed: Failure | ReplicaStatus) -> str:
 
 def _details(failure: Failure) -> str:
     replica = failure.replica
-    details = [f"attempt {replica.attempt}"] if replica.attempt else []
+    details = [f"attempt {replica.attempt + 1}"] if replica.attempt else []
     details += [f"on {replica.hostname}"] if replica.hostname else []
     details += [f"at {failure.at}"] if failure.at else []
     return f" ({', '.join(details)})" if details else ""

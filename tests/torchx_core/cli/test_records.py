@@ -23,7 +23,7 @@ def test_status_shows_every_replica_and_why_it_failed(cli: Cli) -> None:
     assert head == f"{handle}  FAILED"
     assert reason.startswith("replica main/0 failed with exit code 3")
     assert 'result: {"acc": 0.5}' in lines
-    assert lines[-1].split()[:4] == ["main/0", "FAILED", "0", "3"]
+    assert lines[-1].split()[:4] == ["main/0", "FAILED", "1", "3"]
     assert "\x1b" not in done.out
 
 

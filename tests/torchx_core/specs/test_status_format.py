@@ -47,7 +47,7 @@ def test_summary_tells_everything_in_order() -> None:
     )
     assert status.failure_summary() == (
         "replica trainer/3 failed with exit code 1"
-        " (attempt 2, on h1, at 1970-01-01T00:00:00Z); app is FAILED\n"
+        " (attempt 3, on h1, at 1970-01-01T00:00:00Z); app is FAILED\n"
         "  error: OOM\n"
         "         at line 3\n"
         "  message: gave up\n"

@@ -7,7 +7,7 @@ started too often ends at once (`shim`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias, cast
 
@@ -102,22 +102,28 @@ def _stopping(view: AppView, stop: Stop, now: float) -> Decision | None:
 
 
 def _overdue(view: AppView, now: float) -> str:
-    cfg = view.app.cfg
-    deadline = cast("float | None", cfg.get("deadline"))
-    timeout_s = cast("float | None", cfg.get("timeout_s"))
-    begun_at = view.records.begun_at
-    limits = [deadline] if deadline is not None else []
-    limits += [begun_at + timeout_s] if timeout_s is not None and begun_at is not None else []
     # Where replicas keep watch themselves, they know better when they began.
-    slack_s = _PATIENCE_S if view.app.has_shim and begun_at is not None else 0.0
-    return "deadline passed" if limits and now > min(limits) + slack_s else ""
+    slack_s = _PATIENCE_S if view.app.has_shim and view.records.begun_at is not None else 0.0
+    ends_at, reason = min(_limits(view), default=(now, ""))
+    return reason if now > ends_at + slack_s else ""
+
+
+def _limits(view: AppView) -> Iterator[tuple[float, str]]:
+    """Yield when the app must end, in seconds since the epoch, and why."""
+    deadline = cast("float | None", view.app.cfg.get("deadline"))
+    if deadline is not None:
+        yield deadline, "deadline passed"
+    timeout_s = cast("float | None", view.app.cfg.get("timeout_s"))
+    if timeout_s is not None and view.records.begun_at is not None:
+        yield view.records.begun_at + timeout_s, f"deadline passed: it ran for {timeout_s:g} s"
 
 
 def _ended_by_itself(view: AppView, over: Over, now: float) -> Decision | None:
     if over.why != "failed":
         lease_s = cast("float | None", view.app.cfg.get("lease_s")) or 0.0
         expired = f"lease expired: nobody renewed it for {lease_s:g} s"
-        return _end(view, AppState.CANCELLED, expired if over.why == "lease" else "deadline passed", now)
+        reason = expired if over.why == "lease" else min(_limits(view), default=(now, "deadline passed"))[1]
+        return _end(view, AppState.CANCELLED, reason, now)
     failed = next((r for r in view.replicas if r.planned.index == over.index), None)
     if failed is None:
         return _end(view, AppState.FAILED, f"a replica failed that there is not: {over.index}", now)

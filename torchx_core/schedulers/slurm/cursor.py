@@ -39,6 +39,8 @@ class AppPlace:
     waited: bool = False
     """Whether it was said that the app waits in the queue."""
     begun: bool = False
+    stopping: bool = False
+    """Whether it was said that it ends because somebody asked, or its time was over."""
     done: bool = False
     replicas: dict[int, ReplicaPlace] = field(default_factory=dict[int, ReplicaPlace])
     """By index."""
@@ -51,8 +53,8 @@ def encode_cursor(incarnation: str, place: AppPlace) -> str:
         for i, p in place.replicas.items()
         if p != ReplicaPlace()
     }
-    at = _DONE if place.done else {"waited": int(place.waited), "begun": int(place.begun), "replicas": rows}
-    return seal(at, app=incarnation, version=_VERSION)
+    said = {"waited": int(place.waited), "begun": int(place.begun), "stopping": int(place.stopping)}
+    return seal(_DONE if place.done else {**said, "replicas": rows}, app=incarnation, version=_VERSION)
 
 
 def decode_cursor(cursor: str, incarnation: str) -> AppPlace:
@@ -69,8 +71,12 @@ def _load(at: object) -> AppPlace:
         return AppPlace(begun=True, done=True)
     fields = cast("dict[str, object]", at)
     rows = cast("dict[str, list[object]]", fields["replicas"])
-    waited, begun = bool(fields["waited"]), bool(fields["begun"])
-    return AppPlace(waited=waited, begun=begun, replicas={int(i): _replica(row) for i, row in rows.items()})
+    return AppPlace(
+        waited=bool(fields["waited"]),
+        begun=bool(fields["begun"]),
+        stopping=bool(fields.get("stopping")),  # a cursor of an older version does not say
+        replicas={int(i): _replica(row) for i, row in rows.items()},
+    )
 
 
 def _replica(row: list[object]) -> ReplicaPlace:

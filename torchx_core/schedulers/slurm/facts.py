@@ -34,6 +34,7 @@ __all__ = [
     "find_attempt",
     "last_result",
     "read_facts",
+    "read_stop",
 ]
 
 OUTCOMES = frozenset(state.name for state in AppState if is_terminal(state))
@@ -179,7 +180,7 @@ def _read_facts(record: AppRecord) -> Facts:
         runs=runs,
         attempts=[list(_attempts(replica.log_dir)) for replica in record.replicas],
         restarts=_count(record, "restart.{}.json"),
-        stop=_stop(record),
+        stop=read_stop(record),
         all_left=bool(runs) and _left(record, len(runs) - 1) == len(record.replicas),
     )
 
@@ -264,7 +265,12 @@ def _count(record: AppRecord, pattern: str) -> int:
     return number
 
 
-def _stop(record: AppRecord) -> Stop | None:
+def read_stop(record: AppRecord) -> Stop | None:
+    """Return why the app ends; None while nothing says that it does.
+
+    Raises:
+        DamagedFile: The file says what no version of ours writes.
+    """
     stop = record.read(STOP, _StopFile)
     if stop is None:
         return None

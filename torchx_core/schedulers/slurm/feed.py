@@ -14,7 +14,7 @@ from torchx_core.schedulers.record_feed import RecordFeed
 from torchx_core.schedulers.responses import FollowOptions
 from torchx_core.schedulers.slurm.cursor import AppPlace, ReplicaPlace, decode_cursor, encode_cursor
 from torchx_core.schedulers.slurm.decide import Decision
-from torchx_core.schedulers.slurm.facts import Attempt, RunFile, find_attempt
+from torchx_core.schedulers.slurm.facts import Attempt, RunFile, find_attempt, read_stop
 from torchx_core.schedulers.slurm.node.files import refresh
 from torchx_core.schedulers.slurm.queue import JobQueue
 from torchx_core.schedulers.slurm.reconcile import exists, look
@@ -183,9 +183,19 @@ class SlurmFeed(RecordFeed[AppRecord]):
                 return
             self._place.begun = True
             yield StateChanged(state=AppState.RUNNING, time=run.time)
+        yield from self._stopping(over)
         for index, planned in self._wanted:
             place = self._place.replicas.setdefault(index, ReplicaPlace())
             yield from self._news_of(planned, place, over.attempts[index] if over else None)
+
+    def _stopping(self, over: Standing | None) -> Iterator[AppEvent]:
+        """Say once why the app ends, where that is no failure of its own."""
+        if self._place.stopping or (over is not None and over.state is not AppState.CANCELLED):
+            return
+        stop = read_stop(self._record)
+        if stop is not None and stop.outcome == AppState.CANCELLED.name:
+            self._place.stopping = True
+            yield StateChanged(state=AppState.RUNNING, time=stop.time, msg=f"stopping: {stop.msg}")
 
     def _news_of(
         self, planned: Planned, place: ReplicaPlace, known: list[Attempt] | None

@@ -35,6 +35,17 @@ class StopContract(ContractBase):
             assert status.state == AppState.CANCELLED
             assert "because of the weather" in status.msg
 
+    def test_a_stream_says_why_an_app_is_ending_before_it_ends(self, runner: Runner) -> None:
+        """Once, at the place of the request; whoever goes on after that does not hear it again."""
+        self.needs(runner, "cancelled_state")
+        handle = self.hold(runner, ignore_term=True)
+        runner.cancel(handle, grace_s=self.short_s, reason="because of the weather")
+        batches = list(runner.follow(handle))
+        told = [batch for batch in batches for event in batch.events if _is_of_stopping(event)]
+        assert len(told) == 1
+        assert batches[-1].final_status is not None
+        assert not any(map(_is_of_stopping, each_event(runner.follow(handle, told[0].cursor))))
+
     def test_cancelling_twice_is_cancelling_once(self, runner: Runner, other: Runner) -> None:
         """The second request changes neither outcome nor reason."""
         handle = self.hold(runner)
@@ -129,7 +140,7 @@ class StopContract(ContractBase):
         self.needs(runner, "deadline")
         status = self.end(runner, self.run(runner, self.app(Hold()), cfg={"timeout_s": self.short_s}))
         assert status.state == AppState.CANCELLED
-        assert "deadline" in status.msg
+        assert status.msg == f"deadline passed: it ran for {self.short_s:g} s"
 
     def test_an_app_that_nobody_follows_loses_its_lease(self, runner: Runner) -> None:
         """It is cancelled, and the reason says why; asking for its status does not keep it alive."""
@@ -159,3 +170,9 @@ class StopContract(ContractBase):
             if ticks == 8:  # twice the lease
                 break
         assert self.state(runner, handle) == AppState.RUNNING
+
+
+def _is_of_stopping(event: object) -> bool:
+    if not isinstance(event, StateChanged) or event.state is not AppState.RUNNING:
+        return False
+    return event.msg == "stopping: because of the weather"

@@ -318,7 +318,7 @@ def test_without_the_script_whoever_looks_keeps_the_deadline(runner: Runner) -> 
     """Exit codes, times and the gang are as with it."""
     cfg: dict[str, CfgVal] = {"shim": "none", "grace_s": 1.0}
     handle = runner.run(app(Hold()), "local_docker", {**cfg, "timeout_s": 2.0})
-    assert end(runner, handle).msg == "deadline passed"
+    assert end(runner, handle).msg == "deadline passed: it ran for 2 s"
     gang = AppDef("gang", [role("bad", Exit(7)), role("good", Hold())])
     status = end(runner, runner.run(gang, "local_docker", cfg))
     assert states(status) == {"bad/0": "FAILED", "good/0": "CANCELLED"}
