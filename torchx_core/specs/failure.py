@@ -11,7 +11,13 @@ from typing import Final
 from torchx_core.specs.state import AppState
 from torchx_core.specs.status import AppStatus, LastLines, ReplicaStatus
 from torchx_core.specs.structured_error import StructuredError, parse_structured_error
-from torchx_core.specs.torchelastic import RankFailure, find_rank_failures, lines_by_rank
+from torchx_core.specs.torchelastic import (
+    ABORTED,
+    RankFailure,
+    find_rank_failures,
+    lines_by_rank,
+    uncaught_by_rank,
+)
 from torchx_core.specs.tracebacks import CRASH, Raised, find_raised, find_stacks
 
 __all__ = ["Failure", "by_failure", "find_failure", "find_stops", "is_of_a_peer", "suspects"]
@@ -182,9 +188,14 @@ def _by_rank(replica: ReplicaStatus, failure: RankFailure, lines: LastLines) -> 
 
 
 def _by_traceback(replica: ReplicaStatus, lines: LastLines) -> Failure:
-    raised = find_raised(lines.stderr)
-    if raised and not _may_have_ended(replica, raised):
-        raised = None
+    uncaught = uncaught_by_rank(lines.stderr)
+    others = uncaught.pop("", [])
+    of_ranks = [raised for raised in map(find_raised, uncaught.values()) if raised]
+    if replica.signal != ABORTED:
+        of_ranks = [raised for raised in of_ranks if _may_have_ended(replica, raised)]
+    of_all = find_raised(others)
+    found = [*of_ranks, *([of_all] if of_all and _may_have_ended(replica, of_all) else [])]
+    raised = next((each for each in found if not is_of_a_peer(each)), found[0] if found else None)
     return Failure(
         replica=replica,
         exit_code=replica.exit_code,

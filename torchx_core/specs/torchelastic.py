@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from torchx_core.specs.tracebacks import Raised, find_raised
 
-__all__ = ["RankFailure", "find_rank_failures", "lines_by_rank", "without_summary"]
+__all__ = [
+    "ABORTED",
+    "RankFailure",
+    "find_rank_failures",
+    "lines_by_rank",
+    "uncaught_by_rank",
+    "without_summary",
+]
 
 _MARKED: Final = re.compile(
     r"(?:\[(?!rank\d)[^\[\]\s]{0,100}?(\d{1,9})\]:)?(?:\[rank(\d{1,9})\]: ?)?(.*)", re.DOTALL
 )
 """How torchrun marks a rank's line (``[trainer1]:``), and how PyTorch marks those of its traceback."""
+ABORTED: Final = "SIGABRT"
+"""What may kill a process that ends after an uncaught exception, while threads of native code run still."""
 _FAILED: Final = re.compile(r"\S*\bChildFailedError:")
 _ROOT: Final = "Root Cause (first observed failure):"
 _BORDER: Final = re.compile(r"={3,}\s*$")
@@ -53,17 +63,36 @@ def lines_by_rank(lines: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+def uncaught_by_rank(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Return what PyTorch printed of each rank's uncaught exception, without marks; the rest has no name.
+
+    A process that has joined its process group marks these lines (``[rank3]:``), and PyTorch's own warnings.
+
+    Example:
+        >>> uncaught_by_rank(["[default1]:[rank3]: KeyError: 1", "ValueError: that was caught, and printed"])
+        {'rank 3': ['KeyError: 1'], '': ['ValueError: that was caught, and printed']}
+    """
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        _, rank, text = cast("re.Match[str]", _MARKED.match(line)).groups()
+        found.setdefault(f"rank {rank}" if rank else "", []).append(text if rank else line)
+    return found
+
+
 def find_rank_failures(lines: Sequence[str]) -> list[RankFailure]:
     """Return the ranks that torchrun says have failed, the one that it takes for the first before the others.
 
     Args:
         lines: The last lines of its replica.
     """
-    ranks = lines_by_rank(lines)
+    ranks, uncaught = lines_by_rank(lines), uncaught_by_rank(lines)
     own = ranks.get("", [])
     begin, end = _summary(own)
     root = next((i for i in range(begin, end) if own[i].startswith(_ROOT)), begin)
-    failures = [*_entries(own[root:end], ranks), *_entries(own[begin:root], ranks)]
+    failures = [
+        *_entries(own[root:end], ranks, uncaught),
+        *_entries(own[begin:root], ranks, uncaught),
+    ]
     if failures:
         return failures
     noticed = (_NOTICED.search(line) for line in reversed(own))
@@ -90,7 +119,9 @@ def _summary(lines: Sequence[str]) -> tuple[int, int]:
     return begin, next((i + 1 for i in range(root, len(lines)) if _BORDER.match(lines[i])), len(lines))
 
 
-def _entries(lines: Sequence[str], ranks: Mapping[str, Sequence[str]]) -> Iterator[RankFailure]:
+def _entries(
+    lines: Sequence[str], ranks: Mapping[str, Sequence[str]], uncaught: Mapping[str, Sequence[str]]
+) -> Iterator[RankFailure]:
     who = how = None
     for at, line in enumerate(lines):
         who, how = _WHO.match(line) or who, _HOW.match(line) or how
@@ -102,6 +133,8 @@ def _entries(lines: Sequence[str], ranks: Mapping[str, Sequence[str]]) -> Iterat
         if raised is None and code > 0:
             logs = (ranks.get(name, ()) for name in (f"local rank {who[2]}", f"rank {who[1]}"))
             raised = next(filter(None, map(find_raised, logs)), None)
+        if raised is None and code == -signal.SIGABRT:
+            raised = find_raised(uncaught.get(f"rank {who[1]}", ()))
         yield RankFailure(rank=rank, code=code, raised=raised)
         who = how = None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from torchx_core import AppDef, AppState, AppStatus, Role, Runner, get_runner
+from torchx_core.specs import macros
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 
@@ -58,6 +59,12 @@ if __name__ == "__main__":
 RECORDED = TRAIN.replace(
     "def main", "from torch.distributed.elastic.multiprocessing.errors import record\n\n@record\ndef main"
 )
+
+RAISED = (
+    r"(failed with exit code 1|was killed by SIGABRT) \(.*\): ValueError: bad batch 7"
+    r" \(\S+/train\.py:\d+, in load_batch\)"
+)
+"""PyTorch's own threads may abort a process that ends with an exception."""
 
 
 @pytest.fixture
@@ -143,7 +150,7 @@ def test_a_hang_shows_where_every_rank_was(runner: Runner, tmp_path: Path) -> No
     [
         (
             "raises",
-            r"failed with exit code 1 \(.*\): ValueError: bad batch 7 \(\S+/train\.py:\d+, in load_batch\)",
+            RAISED,
         ),
         ("is_killed", r"was killed by SIGKILL \(.*\); app is FAILED"),
     ],
@@ -167,3 +174,17 @@ def test_a_torchrun_of_somebody_else_s(runner: Runner, tmp_path: Path, how: str,
     assert status is not None
     assert failed(tmp_path) == "1"
     assert re.match(rf"rank 1 of replica own/0 {ending}", status.failure_summary()), status.failure_summary()
+
+
+def test_a_program_that_no_torchrun_has_started(runner: Runner, tmp_path: Path) -> None:
+    """Each replica is a rank, whose exception PyTorch marks: who raised leads, by what and where."""
+    places = [f"init_method='file://{tmp_path}/store'", "rank=int(os.environ['ME'])", "world_size=2"]
+    text = TRAIN.replace('"gloo"', f'"gloo", {", ".join(places)}')
+    (tmp_path / "train.py").write_text(text)
+    words = [str(tmp_path / "train.py"), "raises", "1", str(tmp_path)]
+    env = {"ME": macros.replica_id}
+    role = Role(name="own", image="", entrypoint=sys.executable, args=words, num_replicas=2, env=env)
+    status = runner.wait(runner.run(AppDef("own", [role]), "local_cwd"), timeout_s=400)
+    assert status is not None
+    assert failed(tmp_path) == "1"
+    assert re.match(rf"replica own/1 {RAISED}", status.failure_summary()), status.failure_summary()

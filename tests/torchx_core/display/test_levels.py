@@ -20,6 +20,12 @@ from torchx_core.display.levels import Level, by_level, level_of
         ("E1121 10:00:00.123456 7 file.cc:12] x", "error"),
         ("[W1121 10:00:00.123456 socket.cpp:663] x", "warning"),
         ("[rank0]:[E1121 10:00:00.1 ProcessGroup.cpp:1] x", "error"),
+        ("[trainer1]:[rank5]: Traceback (most recent call last):", "error"),
+        ("[rank5]: Traceback (most recent call last):", "error"),
+        ("[0]:[W1121 10:00:00.1 socket.cpp:663] x", "warning"),
+        ('[0]:{"event": "x", "level": "error"}', "error"),
+        ("[0]:2026-11-21 10:00:00,123 WARNING x", "warning"),
+        ("[0]:step 1", "info"),
         ('{"event": "x", "level": "warning"}', "warning"),
         ('{"severity":"ERROR","message":"x"}', "error"),
         ('{"level": "odd"}', "info"),
@@ -36,6 +42,9 @@ from torchx_core.display.levels import Level, by_level, level_of
 def test_a_line_has_the_level_that_it_says(line: str, level: Level) -> None:
     """As common loggers write it; a sentence that merely has the word is not taken for one."""
     assert level_of(line) == level
+    assert list(by_level(["a line", line])) == (
+        [("info", ["a line", line])] if level == "info" else [("info", ["a line"]), (level, [line])]
+    )
 
 
 def test_lines_of_a_level_stay_together() -> None:

@@ -16,6 +16,7 @@ from torchx_core.specs import NONE, AppState, AppStatus, LastLines, ReplicaStatu
 from torchx_core.specs.failure import MAX_READ, find_failure
 
 TRACE = ["Traceback (most recent call last):", '  File "train.py", line 7, in load', "ValueError: bad batch"]
+OF_RANK_1 = [f"[rank1]: {line}" for line in TRACE]
 PEER_GONE = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1"
 NCCL = "torch.distributed.DistBackendError: NCCL error in: /pytorch/NCCLUtils.cpp:93, "
 NCCL_PEER_GONE = f"{NCCL}remote process exited or there was a network error, NCCL version 2.28.9"
@@ -81,6 +82,26 @@ THEN = "at 1970-01-01T00:00:00Z"
         (
             failed(replica(0), lines={0: TRACE}),
             "replica train/0 failed with exit code 1: ValueError: bad batch (train.py:7, in load); app is",
+        ),
+        (
+            failed(replica(0), lines={0: ["W1 a warning", *OF_RANK_1]}),
+            "replica train/0 failed with exit code 1: ValueError: bad batch (train.py:7, in load); app is",
+        ),
+        (
+            failed(replica(0), lines={0: [*OF_RANK_1, TRACE[0], "CalledProcessError: 1"]}),
+            "replica train/0 failed with exit code 1: ValueError: bad batch (train.py:7, in load); app is",
+        ),
+        (
+            failed(replica(0, exit_code=None, signal="SIGABRT"), lines={0: OF_RANK_1}),
+            "replica train/0 was killed by SIGABRT: ValueError: bad batch (train.py:7, in load); app is",
+        ),
+        (
+            failed(replica(0, exit_code=None, signal="SIGABRT"), lines={0: TRACE}),
+            "replica train/0 was killed by SIGABRT; app is FAILED",
+        ),
+        (
+            failed(replica(0, exit_code=None, signal="SIGKILL"), lines={0: OF_RANK_1}),
+            "replica train/0 was killed by SIGKILL; app is FAILED",
         ),
         (
             failed(
@@ -150,8 +171,16 @@ NO_RANKS = error("SignalException: Process 5 got signal: 15")
         (failed(replica(0, ended_at=9.0), replica(1, ended_at=8.0)), 1),
         (failed(replica(0, ended_at=9.0), replica(1), lines={0: [*TRACE[:2], NCCL_PEER_GONE], 1: TRACE}), 1),
         (failed(replica(0, ended_at=9.0), replica(1), lines={0: [*TRACE[:2], NCCL_MISUSED], 1: TRACE}), 0),
+        (
+            failed(
+                replica(0, ended_at=9.0),
+                replica(1),
+                lines={0: [f"[rank0]: {line}" for line in [*TRACE[:2], PEER_GONE]], 1: OF_RANK_1},
+            ),
+            1,
+        ),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_the_first_that_failed_of_itself_is_blamed(status: AppStatus, blamed: int) -> None:
     """Not who lost a peer, nor who was told to end; also where torchrun was ended before it told of it."""

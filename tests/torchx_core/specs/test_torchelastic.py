@@ -74,6 +74,15 @@ def test_who_was_killed_has_raised_nothing() -> None:
     assert told(lines) == [(0, -9, "")]
 
 
+@pytest.mark.parametrize(
+    ("mark", "exception"), [("[1]:[rank5]: ", "ValueError: bad batch"), ("[rank4]: ", ""), ("[1]:", "")]
+)
+def test_who_was_aborted_while_it_ended_has_raised_what_it_did_not_catch(mark: str, exception: str) -> None:
+    """PyTorch marks no other exception; any other may have been caught long before the abort."""
+    aborted = entry(5, -6, "Signal 6 (SIGABRT) received by PID 1", local=1)
+    assert told([*(mark + line for line in TRACE), *summary(aborted)]) == [(5, -6, exception)]
+
+
 def test_of_a_long_summary_only_the_end_may_be_there() -> None:
     """The root cause stands there."""
     lines = summary(entry(3, 7, UNTOLD), entry(2, 1, *TRACE))
