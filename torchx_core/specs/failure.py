@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -188,14 +188,8 @@ def _by_rank(replica: ReplicaStatus, failure: RankFailure, lines: LastLines) -> 
 
 
 def _by_traceback(replica: ReplicaStatus, lines: LastLines) -> Failure:
-    uncaught = uncaught_by_rank(lines.stderr)
-    others = uncaught.pop("", [])
-    of_ranks = [raised for raised in map(find_raised, uncaught.values()) if raised]
-    if replica.signal != ABORTED:
-        of_ranks = [raised for raised in of_ranks if _may_have_ended(replica, raised)]
-    of_all = find_raised(others)
-    found = [*of_ranks, *([of_all] if of_all and _may_have_ended(replica, of_all) else [])]
-    raised = next((each for each in found if not is_of_a_peer(each)), found[0] if found else None)
+    # a program may log what it raised to its stdout
+    raised = _raised(replica, lines.stderr) or _raised(replica, lines.both)
     return Failure(
         replica=replica,
         exit_code=replica.exit_code,
@@ -206,6 +200,17 @@ def _by_traceback(replica: ReplicaStatus, lines: LastLines) -> Failure:
         lines=lines,
         of_a_peer=raised is not None and is_of_a_peer(raised),
     )
+
+
+def _raised(replica: ReplicaStatus, lines: Sequence[str]) -> Raised | None:
+    """Return the exception that the replica ended with, as its lines tell."""
+    uncaught = uncaught_by_rank(lines)
+    caught = find_raised(uncaught.pop("", ()))
+    found = [raised for raised in map(find_raised, uncaught.values()) if raised]
+    if replica.signal != ABORTED:
+        found = [raised for raised in found if _may_have_ended(replica, raised)]
+    found += [caught] if caught and _may_have_ended(replica, caught) else []
+    return next((raised for raised in found if not is_of_a_peer(raised)), found[0] if found else None)
 
 
 def _may_have_ended(replica: ReplicaStatus, raised: Raised) -> bool:

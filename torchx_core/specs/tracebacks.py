@@ -13,6 +13,10 @@ _HEADER: Final = re.compile(r"(\s*(?:[|+] )?)(Exception Group )?Traceback \(most
 _LOGGED_HEADER: Final = "Traceback (most recent call last):"
 _FRAME: Final = re.compile(r'  File "(.+)", line (\d+)(?:,? in (.+))?$')
 """Of a traceback; faulthandler writes no comma before ``in``."""
+_BOX: Final = re.compile(r"[╭+][─-]+ Traceback \(most recent call last\) [─-]+[╮+]\s*$")
+"""How rich begins a traceback, by whose hook typer and others print theirs."""
+_BOXED: Final = re.compile(r"[│|](.*)[│|]\s*$")
+_PLACE: Final = re.compile(r"(.+):(\d+)(?: in (.+))?$")
 _NAME: Final = re.compile(r"((?:[^\W\d][\w<>]*\.)*)([^\W\d]\w*)(?::(?: .*)?)?$")
 _INSIDE: Final = re.compile(r" {4,}[|] (.*)$")
 _GROUP: Final = re.compile(r"\(\d+ sub-exceptions?\)\s*$")
@@ -146,6 +150,8 @@ def _begun(lines: Sequence[str], at: int) -> _Traceback | None:
     line = lines[at]
     if line.startswith(CRASH):
         return _crash(lines, at)
+    if _BOX.match(line) or (line.startswith(("│ /", "| /")) and _BOXED.match(line)):
+        return _boxed(lines, at)
     if header := _HEADER.match(line):
         found = _read(lines, _Traceback(at, at + 1), header[1].replace("+", "|"))
         return _with_group(lines, found) if header[2] else found
@@ -173,6 +179,26 @@ def _read(lines: Sequence[str], found: _Traceback, gutter: str) -> _Traceback:
             return found
         elif not body.startswith("  "):
             between += 1
+    return found
+
+
+def _boxed(lines: Sequence[str], at: int) -> _Traceback:
+    """Read the box in which rich shows a traceback, and the exception below it."""
+    found = _Traceback(at, at)
+    place = ""
+    while found.end < len(lines) and lines[found.end].startswith(("╭", "│", "╰", "+", "|")):
+        boxed = _BOXED.match(lines[found.end])
+        found.end += 1
+        text = boxed[1] if boxed else ""
+        if text.startswith(" ") and text[1:2].strip() and text[1] not in "╭│╰+|":
+            place += text[1:-1] if text[-2:-1].strip() else f"{text.strip()} "  # it goes on in the next line
+        elif place:
+            found.frames += [_Frame(*each.groups()) for each in [_PLACE.match(place.strip())] if each]
+            place = ""
+    if found.end < len(lines) and _is_exception(lines[found.end]):
+        found.exception = lines[found.end].rstrip()
+        found.end += 1
+        _skip_message(lines, found, "")
     return found
 
 

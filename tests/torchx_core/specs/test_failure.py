@@ -267,6 +267,25 @@ def test_a_program_of_another_kind_is_told_by_its_stderr() -> None:
         assert status.failure_summary().endswith(f"  last lines of train/0:\n    {last}")
 
 
+@pytest.mark.parametrize(
+    ("both", "stderr", "exception"),
+    [
+        (["step", *TRACE], [], "ValueError: bad batch"),
+        ([*TRACE, "a warning"], ["a warning"], "ValueError: bad batch"),
+        ([*TRACE[:2], "E: of stdout", *TRACE], TRACE, "ValueError: bad batch"),
+        ([*TRACE, *TRACE[:2], "E: of stdout"], TRACE, "ValueError: bad batch"),
+        (["step"], [], ""),
+    ],
+)
+def test_an_exception_may_stand_on_stdout(both: list[str], stderr: list[str], exception: str) -> None:
+    """Where a program logs to its stdout; what stderr says comes first."""
+    status = failed(replica(0))
+    status.last_lines = partial(any_lines, both, stderr)
+    failure = find_failure(status)
+    assert failure is not None
+    assert failure.exception == exception
+
+
 def test_where_everybody_was_at_the_deadline() -> None:
     """Of a hang the log has the stacks, and the message the places; of another cancel it has none."""
     stacks = [

@@ -51,7 +51,33 @@ thread.start()
 thread.join()
 raise ValueError(2)
 """
+RICH = "from rich.traceback import install\ninstall(show_locals=True)\n"
+BY_TYPER = """
+import typer
+app = typer.Typer()
+@app.command()
+def main():
+    with open("/no/such") as file:
+        print(file)
+app()
+"""
+BY_RICH = {
+    f"{RICH}def f(batch):\n    raise ValueError('no data\\n\\nat all')\nf([1] * 50)": (
+        "ValueError: no data",
+        "4, in f",
+    ),
+    f"{RICH}try:\n    {{}}['a']\nexcept KeyError as err:\n    raise RuntimeError('late') from err": (
+        "RuntimeError: late",
+        "6",
+    ),
+    f"{RICH}import json\njson.loads('{{')": ("JSONDecodeError: Expecting property name", "4"),
+    f"{RICH}def f(): f()\nf()": ("RecursionError: maximum recursion depth exceeded", "3, in f"),
+    f"{RICH}compile('x = = 1', 'a.py', 'exec')": ("SyntaxError: invalid syntax", "3"),
+    f"{RICH}raise ValueError": ("ValueError", "3"),
+    BY_TYPER: ("FileNotFoundError: [Errno 2] No such file or directory", "6, in main"),
+}
 PROGRAMS = {
+    **BY_RICH,
     "raise ValueError('no data\\nat all')": ("ValueError: no data", "1"),
     "def load():\n    raise KeyError(1)\nload()": ("KeyError: 1", "2, in load"),
     "import json\njson.loads('{')": ("json.decoder.JSONDecodeError: Expecting property name", "2"),
@@ -105,17 +131,27 @@ def test_the_exception_that_ended_a_program(text: str, tmp_path: Path) -> None:
     program = tmp_path / "job.py"
     program.write_text(text)
     run = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
-    expected, found = PROGRAMS[text], find_raised(run.stderr.split("\n"))
+    lines = run.stderr.split("\n")
+    expected, found = PROGRAMS[text], find_raised(lines)
     assert (found is None) == (expected is None)
     if found and expected:
         assert found.exception.startswith(expected[0])
         assert found.place == f"{program}:{expected[1]}"
-        assert found.text in run.stderr
+        assert found.text.removeprefix("...\n") in "\n".join(line.rstrip() for line in lines)
         assert found.exception.partition(", the first: ")[0] in found.text
 
 
 FRAMES = ['  File "a.py", line 3, in main', "    load()"]
 HEADER = "Traceback (most recent call last):"
+BOX = [
+    "╭──── Traceback (most recent call last) ────╮",
+    "│ /long/directory/of/the/progr │",
+    "│ am.py:7 in f                 │",
+    "│                              │",
+    "│ ❱ 7 │ raise ValueError       │",
+    "│ ╭─ locals ─╮                 │",
+    "╰──────────────────────────────╯",
+]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +202,9 @@ HEADER = "Traceback (most recent call last):"
             "a.py:3, in main",
         ),
         ([HEADER, *FRAMES, "E: NCCL error", "Last error:"], "E: NCCL error", "a.py:3, in main"),
+        ([*BOX, "E: 1"], "E: 1", "/long/directory/of/the/program.py:7, in f"),
+        ([*BOX[1:], "E: 1"], "E: 1", "/long/directory/of/the/program.py:7, in f"),
+        ([*BOX[2:], *BOX, "E: 1", "", "step"], "E: 1", "/long/directory/of/the/program.py:7, in f"),
     ],
 )
 def test_forms_that_programs_have_of_it(lines: list[str], exception: str, place: str) -> None:
@@ -181,6 +220,9 @@ def test_forms_that_programs_have_of_it(lines: list[str], exception: str, place:
         [],
         [HEADER],
         [HEADER, *FRAMES],
+        BOX,
+        [*BOX, "a table"],
+        ["│ /a.py:7 in f │"],
         ["KeyError: 1"],
         ["loss: 0.3", "Epoch: 1"],
         ["Exception ignored in: <function A.__del__ at 0x7f>", HEADER, *FRAMES, "OSError: late"],
@@ -201,6 +243,10 @@ def test_a_long_traceback_is_told_by_its_end() -> None:
 
 
 PIECES = [
+    *BOX,
+    "+-- Traceback (most recent call last) --+",
+    "| /a.py:1 in f |",
+    "||",
     HEADER,
     *FRAMES,
     "",
@@ -245,10 +291,14 @@ def test_nothing_makes_it_fail(lines: list[str]) -> None:
         f"  + Exception Group {HEADER}",
         "    | x",
         "Fatal Python error: x",
+        *BOX[:4],
+        "│ /" + ":1" * 30000 + " │",
+        "│ /" + " │" * 30000,
+        "╭" + "─" * 60000,
         "Timeout (" + "1:" * 30000,
         "KeyError: 1",
     ],
-    ids=range(12),
+    ids=range(19),
 )
 def test_hostile_lines_take_no_longer_than_others(line: str) -> None:
     """Time grows with their length, not with its square."""
