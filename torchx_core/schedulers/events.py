@@ -82,7 +82,8 @@ class ReplicaChanged:
 class StateChanged:
     """The app's state changed; the terminal one is the last event of a stream.
 
-    ``status`` is set on the terminal event only.
+    An app that is being cancelled is RUNNING, and ``msg`` is ``stopping: REASON``. ``status`` is set on the
+    terminal event only.
     """
 
     state: AppState

@@ -61,7 +61,7 @@ class Capabilities:
     workspaces: bool = False
     """A local directory can be laid over a role's image."""
     cancelled_state: bool = False
-    """A cancelled app ends CANCELLED for every observer."""
+    """A cancelled app ends CANCELLED for every observer; its stream says before that it is stopping."""
     usage: bool = False
     """What replicas use of their hosts is told, as far as these say."""
     exec: bool = False
