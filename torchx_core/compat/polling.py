@@ -70,20 +70,21 @@ class Poller:
         self._more = False
         for replica in self._wanted(known):
             events += self._of_replica(known, replica, after)
+        events += self._stopping(known, after)
         return Polled((*events, *self._end(known, after)), after, self._more)
 
     def _beginning(self, known: Known, place: Place) -> list[AppEvent]:
-        if known.running_at is None:
+        if known.running_at is None or not _is_first(place, "running"):
             return []
-        events: list[AppEvent] = []
-        if _is_first(place, "running"):
-            events.append(StateChanged(state=AppState.RUNNING, time=known.running_at))
-        cancel_request = self._record.get("cancel")
-        if cancel_request is not None and _is_first(place, "stopping"):
-            msg = f"stopping: {cancel_reason(cancel_request)}"
-            at = number(cancel_request, "at")
-            events.append(StateChanged(state=AppState.RUNNING, time=at, msg=msg))
-        return events
+        return [StateChanged(state=AppState.RUNNING, time=known.running_at)]
+
+    def _stopping(self, known: Known, place: Place) -> list[AppEvent]:
+        """Say once why an app is to end, after what it had printed by then."""
+        cancel_request = None if known.running_at is None or self._more else self._record.get("cancel")
+        if cancel_request is None or not _is_first(place, "stopping"):
+            return []
+        msg = f"stopping: {cancel_reason(cancel_request)}"
+        return [StateChanged(state=AppState.RUNNING, time=number(cancel_request, "at"), msg=msg)]
 
     def _end(self, known: Known, place: Place) -> list[AppEvent]:
         told = all(_ended(replica) in place.told for replica in self._wanted(known))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from torchx_core.schedulers.events import ReplicaChanged
+from torchx_core.schedulers.events import AppEvent, ReplicaChanged, StateChanged
 from torchx_core.specs import NONE, AppState, AppStatus, ReplicaStatus, RoleStatus, Usage
 from torchx_core.supervisor.signals import exit_of
 from torchx_core.supervisor.usage import Used, after_attempt
 
-__all__ = ["Ended", "app_status", "replica_changed", "usage_of", "usage_of_attempts"]
+__all__ = ["Ended", "app_status", "put_in_place", "replica_changed", "usage_of", "usage_of_attempts"]
 
 
 def app_status(
@@ -54,6 +54,22 @@ def _first_error(replicas: Sequence[ReplicaStatus]) -> str:
 
     told = (replica.structured_error_msg for replica in suspects(replicas))
     return next((error for error in told if error != NONE), NONE)
+
+
+def put_in_place(change: StateChanged, events: list[AppEvent]) -> bool:
+    """Put what happened to an app among the events of its replicas, which lie apart from it, by its time.
+
+    Whoever reads a log later reads in a moment what took hours: no app is to be stopping before it has
+    printed anything.
+
+    Returns:
+        False where it is later than all of these events: there may be more, which are earlier than it.
+    """
+    at = next((i for i, event in enumerate(events) if event.time >= change.time), len(events))
+    if events and at == len(events):
+        return False
+    events.insert(at, change)
+    return True
 
 
 class Ended(Protocol):

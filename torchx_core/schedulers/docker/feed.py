@@ -27,6 +27,7 @@ from torchx_core.schedulers.docker.records import AppRecord
 from torchx_core.schedulers.docker.view import AppView, Phase, ReplicaView
 from torchx_core.schedulers.docker.watch import Watch
 from torchx_core.schedulers.reports import read_reports
+from torchx_core.schedulers.snapshot import put_in_place
 from torchx_core.specs import AppState
 
 __all__ = ["DockerFeed"]
@@ -105,15 +106,22 @@ class DockerFeed(EventFeed):
     # --- telling
 
     def _tell(self, view: AppView, now: float) -> Iterator[AppEvent]:
-        for change in app_history(view)[self._place.changes :]:
-            self._place.changes += 1
-            yield change
+        history = app_history(view)
+        if history and not self._place.changes:
+            self._place.changes = 1
+            yield history[0]
         settled = True
+        events: list[AppEvent] = []
         for replica in self._wanted(view):
             place = self._place.replicas.setdefault(replica.planned.index, ReplicaPlace())
-            yield from self._tell_replica(view, replica, place, now)
+            events += self._tell_replica(view, replica, place, now)
             settled = settled and self._is_told(view, replica, place)
-        if view.over and settled:
+        ends = view.over and settled
+        if events or ends or self.caught_up:  # else the log may be on its way
+            for change in history[self._place.changes :]:
+                self._place.changes += put_in_place(change, events)
+        yield from events
+        if ends and self._place.changes >= len(history):
             self._place = AppPlace(done=True)
             yield last_word(view)
 

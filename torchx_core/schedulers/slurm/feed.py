@@ -21,7 +21,7 @@ from torchx_core.schedulers.slurm.reconcile import exists, look
 from torchx_core.schedulers.slurm.record import LEASE, NEVER_RENEWED, AppRecord, Planned
 from torchx_core.schedulers.slurm.replica_log import new_reports, read_lines
 from torchx_core.schedulers.slurm.view import Standing, replica_state
-from torchx_core.schedulers.snapshot import replica_changed
+from torchx_core.schedulers.snapshot import put_in_place, replica_changed
 from torchx_core.specs import AppState
 from torchx_core.supervisor.reading import open_regular
 
@@ -88,7 +88,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         refresh(self._record.directory)
         self._join()
         self._renew()
-        events = list(self._news(None)) if self._place.begun or self._may_have_begun() else []
+        events = self._news(None) if self._place.begun or self._may_have_begun() else []
         if not self._has_moved(events) and self._reconcile_is_due():
             events = self._last_news()
         if not self._has_moved(events):
@@ -157,7 +157,7 @@ class SlurmFeed(RecordFeed[AppRecord]):
         decision, standing = look(self._record, self._queue, asked_after=self._began)
         if standing is None or standing.ended_at is None:
             return list(self._waiting(decision))
-        events = list(self._news(standing))
+        events = self._news(standing)
         if self._has_moved(events):
             return events  # perhaps not all of it: one batch after the other
         self._place.done = True
@@ -175,27 +175,30 @@ class SlurmFeed(RecordFeed[AppRecord]):
             place.waited = True
             yield StateChanged(state=AppState.PENDING, time=time.time(), msg=decision.msg)
 
-    def _news(self, over: Standing | None) -> Iterator[AppEvent]:
-        """Yield what is new; once the app is over also the end of those whose end nobody saw."""
+    def _news(self, over: Standing | None) -> list[AppEvent]:
+        """Return what is new; once the app is over also the end of those whose end nobody saw."""
+        begun: list[AppEvent] = []
         if not self._place.begun:
             run = self._record.read("run.0.json", RunFile)
             if run is None:
-                return
+                return []
             self._place.begun = True
-            yield StateChanged(state=AppState.RUNNING, time=run.time)
-        yield from self._stopping(over)
+            begun = [StateChanged(state=AppState.RUNNING, time=run.time)]
+        events: list[AppEvent] = []
         for index, planned in self._wanted:
             place = self._place.replicas.setdefault(index, ReplicaPlace())
-            yield from self._news_of(planned, place, over.attempts[index] if over else None)
+            events += self._news_of(planned, place, over.attempts[index] if over else None)
+        self._put_stop(events, over)
+        return [*begun, *events]
 
-    def _stopping(self, over: Standing | None) -> Iterator[AppEvent]:
-        """Say once why the app ends, where that is no failure of its own."""
+    def _put_stop(self, events: list[AppEvent], over: Standing | None) -> None:
+        """Say once among the events why the app ends, where that is no failure of its own."""
         if self._place.stopping or (over is not None and over.state is not AppState.CANCELLED):
             return
         stop = read_stop(self._record)
         if stop is not None and stop.outcome == AppState.CANCELLED.name:
-            self._place.stopping = True
-            yield StateChanged(state=AppState.RUNNING, time=stop.time, msg=f"stopping: {stop.msg}")
+            change = StateChanged(state=AppState.RUNNING, time=stop.time, msg=f"stopping: {stop.msg}")
+            self._place.stopping = put_in_place(change, events)
 
     def _news_of(
         self, planned: Planned, place: ReplicaPlace, known: list[Attempt] | None

@@ -6,7 +6,7 @@ import pytest
 
 from torchx_core.errors import UnknownAppException
 from torchx_core.runner import Runner
-from torchx_core.schedulers import CancelOutcome, StateChanged
+from torchx_core.schedulers import CancelOutcome, LogLine, StateChanged
 from torchx_core.specs import AppState, is_terminal
 from torchx_core.testing.contract.base import UP, ContractBase, each_event, each_line
 from torchx_core.testing.steps import Hold, Print
@@ -36,7 +36,7 @@ class StopContract(ContractBase):
             assert "because of the weather" in status.msg
 
     def test_a_stream_says_why_an_app_is_ending_before_it_ends(self, runner: Runner) -> None:
-        """Once, at the place of the request; whoever goes on after that does not hear it again."""
+        """Once, after what was printed before; whoever goes on after that does not hear it again."""
         self.needs(runner, "cancelled_state")
         handle = self.hold(runner, ignore_term=True)
         runner.cancel(handle, grace_s=self.short_s, reason="because of the weather")
@@ -45,6 +45,10 @@ class StopContract(ContractBase):
         assert len(told) == 1
         assert batches[-1].final_status is not None
         assert not any(map(_is_of_stopping, each_event(runner.follow(handle, told[0].cursor))))
+        later = list(each_event(runner.follow(handle)))
+        [place] = [i for i, event in enumerate(later) if _is_of_stopping(event)]
+        if self.claims(runner, "tail"):  # else it may not have printed anything yet
+            assert UP in [line.text for line in later[:place] if isinstance(line, LogLine)]
 
     def test_cancelling_twice_is_cancelling_once(self, runner: Runner, other: Runner) -> None:
         """The second request changes neither outcome nor reason."""
