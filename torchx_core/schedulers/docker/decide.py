@@ -151,6 +151,8 @@ def _failed(view: AppView, down: list[ReplicaView], now: float) -> Decision | No
     if planned.by_engine:
         return _forgotten(view, failed, now)
     scope = [r for r in view.replicas if planned.policy != "ROLE" or r.planned.role == planned.role]
+    if any(r.phase is Phase.UP and r.last is None for r in scope) and _is_recent(failed, now):
+        return None  # its first attempt is about to be written down, and would pass for what is ordered here
     targets = {r.planned.index: r.next_attempt for r in scope}
     number = len(view.records.restarts) + 1
     return Order(Restart(number=number, targets=targets, cause=why(view, failed), time=now))
@@ -166,8 +168,12 @@ def _forgotten(view: AppView, failed: ReplicaView, now: float) -> Decision | Non
     noted = view.volume_state.attempts.get(failed.planned.index, ())
     if not noted or noted[-1].code is None or noted[-1].told:
         return _broken(view, failed, now)
-    waited_s = now - (noted[-1].ended_at or 0.0)
-    return None if 0 <= waited_s < _PATIENCE_S else Launch((failed,), {})
+    return None if _is_recent(failed, now) else Launch((failed,), {})
+
+
+def _is_recent(failed: ReplicaView, now: float) -> bool:
+    """Return whether what it leads to may wait: it ended a moment ago."""
+    return failed.last is not None and 0 <= now - (failed.last.ended_at or 0.0) < _PATIENCE_S
 
 
 def _rest(view: AppView, now: float) -> Decision | None:

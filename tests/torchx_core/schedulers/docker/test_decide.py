@@ -102,6 +102,15 @@ def test_a_failure_with_retries_restarts_its_scope(policy: str, scope: dict[int,
     assert decision.restart.cause == "r/0 failed: exit code 3"
 
 
+def test_a_restart_waits_for_first_attempts_that_are_about_to_begin() -> None:
+    """One that begins after the order would be the ordered one, and its being ended another failure."""
+    failed = replica(0, Phase.DOWN, ended(0, 3), max_retries=1)
+    assert decide(view(failed, replica(1, Phase.UP)), NOW + 4) is None
+    late = decide(view(failed, replica(1, Phase.UP)), NOW + 6)
+    assert isinstance(late, Order)
+    assert dict(late.restart.targets) == {0: 1, 1: 0}
+
+
 def test_retries_run_out() -> None:
     """The attempt after the last is not begun."""
     failed = replica(0, Phase.DOWN, ended(1, 3), max_retries=1)
