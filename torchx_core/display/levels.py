@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Literal, TypeAlias
 
 from torchx_core.specs import AppState
+from torchx_core.specs.rank_marks import MARKS, unmarked
 
 __all__ = ["Level", "by_level", "level_of", "level_of_state"]
 
@@ -30,13 +31,10 @@ _INITIALS: dict[str, Level] = {"D": "debug", "I": "info", "W": "warning", "E": "
 # "2026-11-21 10:00:00,123 ERROR x", "[WARNING] x", "ERROR:root:x", "INFO 11-21 10:00:00 [core.py:7] x".
 _NAMED = re.compile(r"(?:^|[\s\[(|:<\-])(DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)(?=[\s\])|:>\-]|$)")
 
-# What torchrun and PyTorch put before a rank's line: "[0]:", "[trainer1]:[rank5]: ".
-_MARKS = r"(?:\[(?!rank\d)[^\[\]\s]{0,100}\d\]:)?(?:\[rank\d+\]: ?)?"
-_MARKED = re.compile(_MARKS)
 # glog, absl and torch: "E1121 10:00:00.123456 7 file.cc:12] x", "[E1121 …".
 _GLOG = re.compile(r"\[?([DIWEF])\d{4} \d\d:\d\d:\d\d")
 _JSON = re.compile(r'\{.*?"(?:level|levelname|severity|log_level)"\s*:\s*"(\w+)"')
-_SHAPED = re.compile(rf"^{_MARKS}(?:\{{|Traceback|\[?[DIWEF]\d{{4}} )", re.MULTILINE)
+_SHAPED = re.compile(rf"^{MARKS}(?:\{{|Traceback|\[?[DIWEF]\d{{4}} )", re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -52,8 +50,8 @@ def level_of(line: str) -> Level:
         >>> level_of("there was no ERROR in this line")
         'info'
     """
-    if line.startswith("[") and (marks := _MARKED.match(line)):
-        line = line[marks.end() :]
+    if line.startswith("["):
+        line = unmarked(line)
     if line.startswith(("{", "W", "E", "I", "F", "D", "[")):
         shaped = _by_shape(line)
         if shaped is not None:

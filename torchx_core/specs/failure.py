@@ -8,16 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from torchx_core.specs.rank_marks import lines_by_rank, uncaught_by_rank
 from torchx_core.specs.state import AppState
 from torchx_core.specs.status import AppStatus, LastLines, ReplicaStatus
 from torchx_core.specs.structured_error import StructuredError, parse_structured_error
-from torchx_core.specs.torchelastic import (
-    ABORTED,
-    RankFailure,
-    find_rank_failures,
-    lines_by_rank,
-    uncaught_by_rank,
-)
+from torchx_core.specs.torchelastic import RankFailure, find_rank_failures
 from torchx_core.specs.tracebacks import CRASH, Raised, find_raised, find_stacks
 
 __all__ = ["Failure", "by_failure", "find_failure", "find_stops", "is_of_a_peer", "suspects"]
@@ -36,6 +31,8 @@ _OF_A_PEER: Final = re.compile(
 
 What NCCL calls invalid, as two ranks on one GPU, is the process's own doing.
 """
+_ABORTED: Final = signal.SIGABRT.name
+"""What may kill a process that ends after an uncaught exception, while threads of native code run still."""
 _DEADLINE: Final = "deadline passed"
 _LAST_CODE: Final = 128
 """Higher exit codes are those of what a signal has killed."""
@@ -207,7 +204,7 @@ def _raised(replica: ReplicaStatus, lines: Sequence[str]) -> Raised | None:
     uncaught = uncaught_by_rank(lines)
     caught = find_raised(uncaught.pop("", ()))
     found = [raised for raised in map(find_raised, uncaught.values()) if raised]
-    if replica.signal != ABORTED:
+    if replica.signal != _ABORTED:
         found = [raised for raised in found if _may_have_ended(replica, raised)]
     found += [caught] if caught and _may_have_ended(replica, caught) else []
     return next((raised for raised in found if not is_of_a_peer(raised)), found[0] if found else None)

@@ -7,11 +7,12 @@ from itertools import islice
 from typing import Final
 
 from torchx_core.specs.failure import Failure, find_failure, find_stops, is_of_a_peer
+from torchx_core.specs.rank_marks import lines_by_rank, unmarked
 from torchx_core.specs.sentinels import NONE
 from torchx_core.specs.state import AppState
 from torchx_core.specs.status import AppStatus, ReplicaStatus
 from torchx_core.specs.structured_error import parse_structured_error
-from torchx_core.specs.torchelastic import lines_by_rank, without_summary
+from torchx_core.specs.torchelastic import without_summary
 from torchx_core.specs.tracebacks import find_raised
 from torchx_core.terminal import harmless
 
@@ -135,8 +136,7 @@ def _of_peers(failure: Failure) -> Iterator[str]:
 
 
 def _is_news(line: str, told: Collection[str]) -> bool:
-    [[unmarked]] = lines_by_rank([line]).values()
-    text = unmarked.strip()
+    text = unmarked(line).strip()
     return bool(text) and text not in told and not text.startswith(_NO_NEWS)
 
 

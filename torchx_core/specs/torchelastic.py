@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
+from torchx_core.specs.rank_marks import lines_by_rank, uncaught_by_rank
 from torchx_core.specs.tracebacks import Raised, find_raised
 
-__all__ = [
-    "ABORTED",
-    "RankFailure",
-    "find_rank_failures",
-    "lines_by_rank",
-    "uncaught_by_rank",
-    "without_summary",
-]
+__all__ = ["RankFailure", "find_rank_failures", "without_summary"]
 
-_MARKED: Final = re.compile(
-    r"(?:\[(?!rank\d)[^\[\]\s]{0,100}?(\d{1,9})\]:)?(?:\[rank(\d{1,9})\]: ?)?(.*)", re.DOTALL
-)
-"""How torchrun marks a rank's line (``[trainer1]:``), and how PyTorch marks those of its traceback."""
-ABORTED: Final = "SIGABRT"
-"""What may kill a process that ends after an uncaught exception, while threads of native code run still."""
 _FAILED: Final = re.compile(r"\S*\bChildFailedError:")
 _ROOT: Final = "Root Cause (first observed failure):"
 _BORDER: Final = re.compile(r"={3,}\s*$")
@@ -44,39 +32,6 @@ class RankFailure:
     """Its exit code; the number of the signal that killed it, negative."""
     raised: Raised | None
     """The exception that it ended with, where that is to be seen."""
-
-
-def lines_by_rank(lines: Iterable[str]) -> dict[str, list[str]]:
-    """Return each rank's lines without the marks; under an empty name what bears none, torchrun's own.
-
-    Torchrun marks by the number on its host, and PyTorch, where torchrun does not, by that among all.
-
-    Example:
-        >>> lines_by_rank(["[default1]:[rank3]: KeyError: 1", "[rank3]: KeyError: 1", "W1125 a warning"])
-        {'local rank 1': ['KeyError: 1'], 'rank 3': ['KeyError: 1'], '': ['W1125 a warning']}
-    """
-    found: dict[str, list[str]] = {}
-    for line in lines:
-        local, rank, text = cast("re.Match[str]", _MARKED.match(line)).groups()
-        who = f"local rank {local}" if local else f"rank {rank}" if rank else ""
-        found.setdefault(who, []).append(text)
-    return found
-
-
-def uncaught_by_rank(lines: Iterable[str]) -> dict[str, list[str]]:
-    """Return what PyTorch printed of each rank's uncaught exception, without marks; the rest has no name.
-
-    A process that has joined its process group marks these lines (``[rank3]:``), and PyTorch's own warnings.
-
-    Example:
-        >>> uncaught_by_rank(["[default1]:[rank3]: KeyError: 1", "ValueError: that was caught, and printed"])
-        {'rank 3': ['KeyError: 1'], '': ['ValueError: that was caught, and printed']}
-    """
-    found: dict[str, list[str]] = {}
-    for line in lines:
-        _, rank, text = cast("re.Match[str]", _MARKED.match(line)).groups()
-        found.setdefault(f"rank {rank}" if rank else "", []).append(text if rank else line)
-    return found
 
 
 def find_rank_failures(lines: Sequence[str]) -> list[RankFailure]:

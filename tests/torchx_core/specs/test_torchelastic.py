@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchx_core.specs.torchelastic import RankFailure, find_rank_failures, lines_by_rank, without_summary
+from torchx_core.specs.torchelastic import RankFailure, find_rank_failures, without_summary
 
 BORDER, SECTION = "=" * 60, "-" * 60
 TRACE = ["Traceback (most recent call last):", '  File "train.py", line 7, in load', "ValueError: bad batch"]
@@ -111,18 +111,6 @@ def test_other_programs_have_no_ranks() -> None:
     """Nor does what only looks like torchrun's."""
     for lines in ([], ["[x]: y", "  rank      : 3 (local_rank: 1)"], TRACE, AGENT):
         assert find_rank_failures(lines) == []
-
-
-def test_marks() -> None:
-    """What torchrun and PyTorch put before a line, and what a program prints that resembles it."""
-    lines = ["[0]:a", "[r1]:[rank3]: b", "[rank3]:   c", "[info]: d", "[1]e", "", f"[{'1' * 50}]:f"]
-    assert lines_by_rank(lines) == {
-        "local rank 0": ["a"],
-        "local rank 1": ["b"],
-        "rank 3": ["  c"],
-        "": ["[info]: d", "[1]e", ""],
-        "local rank 111111111": ["f"],
-    }
 
 
 PIECES = [
