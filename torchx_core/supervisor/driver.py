@@ -34,6 +34,7 @@ from torchx_core.supervisor.records import (
     STOP,
     TIMELINE,
     dumps,
+    ordered_grace_s,
     read_json,
 )
 from torchx_core.supervisor.relay import Channel, Relay
@@ -54,10 +55,8 @@ from torchx_core.supervisor.tree import (
 from torchx_core.supervisor.usage import Tally
 
 _RETRY_S = 0.5
-_RECORD_LOOK_S = 10.0
-"""How often to see whether the app's record is still there."""
-_CLOCK_LOOK_S = 10.0
-"""How often to see what time of day it is, while there is a deadline."""
+_LOOK_S = 10.0
+"""How often to see whether the app's record is still there, and what time of day it is if that matters."""
 _PATIENCE_S = 10.0
 """How long to wait for space on a full disk before doing with less."""
 _AT_ONCE = 16
@@ -346,7 +345,7 @@ class Supervisor:
         if LOOK in orders:
             self._look()
         if STOP in orders:
-            self._stop(machine.CANCELLED, "cancelled")
+            self._stop(machine.CANCELLED, "cancelled", ordered_grace_s(orders))
 
     def _look(self) -> None:
         """See whether somebody wants the app to end."""
@@ -470,7 +469,7 @@ class Supervisor:
         if left <= 0:
             self._timers.set("deadline", 0.0, lambda: self._stop(machine.CANCELLED, "deadline passed"))
         else:
-            look_s = min(left, _CLOCK_LOOK_S)
+            look_s = min(left, _LOOK_S)
             self._timers.set("deadline", look_s, lambda: self._mind_the_deadline(deadline))
 
     def _mind_the_record(self) -> None:
@@ -479,7 +478,7 @@ class Supervisor:
         if self._journal.deleted and not is_there:  # another app of that id may be there by now
             self._stop(machine.CANCELLED, "its record was deleted")
         else:
-            self._timers.set("record", _RECORD_LOOK_S, self._mind_the_record)
+            self._timers.set("record", _LOOK_S, self._mind_the_record)
 
     def _renew(self) -> None:
         lease_s = self._plan.lease_s

@@ -26,9 +26,23 @@ SUPERVISOR_LOG = "supervisor.log"
 
 LOOK = b"L"  # a byte for CTL: look at the directory
 RENEW = b"R"  # a byte for CTL: the lease is renewed
-STOP = b"S"  # a byte for CTL: cancel, by someone who found no room to write CANCEL
+STOP = b"S"  # a byte for CTL: cancel, by someone who found no room to write CANCEL; see `stop_order`
 
 Json: TypeAlias = "dict[str, object]"
+
+
+def stop_order(grace_s: float | None) -> bytes:
+    """Return what to write into CTL for the app to end, by default within its own grace period."""
+    return STOP if grace_s is None else STOP + f"{grace_s};".encode()
+
+
+def ordered_grace_s(orders: bytes) -> float | None:
+    """Return the grace period in seconds that the last STOP of the orders names, if it does."""
+    text, end, _ = orders.rpartition(STOP)[2].partition(b";")
+    try:
+        return float(text) if end else None
+    except ValueError:  # anybody may write into the pipe
+        return None
 
 
 def read_json(path: str) -> Json | None:

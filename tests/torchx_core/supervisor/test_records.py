@@ -15,11 +15,35 @@ from torchx_core.supervisor import machine, timeline
 from torchx_core.supervisor.final import RESERVED, FinalRecord, read_final
 from torchx_core.supervisor.journal import Appender, decode_event, encode_event, read_journal
 from torchx_core.supervisor.loop import Timers
-from torchx_core.supervisor.records import read_json, write_once
+from torchx_core.supervisor.records import (
+    LOOK,
+    STOP,
+    ordered_grace_s,
+    read_json,
+    stop_order,
+    write_once,
+)
 from torchx_core.supervisor.reports import MAX_REPORT, BadReport, ReportPipe, parse_report
 from torchx_core.testing import FakeClock
 
 STATE = machine.State((machine.Replica("r", 0, "REPLICA", 1),), phase=machine.ENDED, outcome=machine.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("orders", "grace_s"),
+    [
+        (stop_order(1.5), 1.5),
+        (LOOK + stop_order(0) + LOOK, 0.0),
+        (stop_order(600.0) + stop_order(1e-5), 1e-5),
+        (stop_order(None), None),
+        (LOOK, None),
+        (b"S12", None),
+        (STOP + b"what;", None),
+    ],
+)
+def test_an_order_to_stop_may_name_a_grace_period(orders: bytes, grace_s: float | None) -> None:
+    """The last order counts; one that is torn or somebody else's names none."""
+    assert ordered_grace_s(orders) == grace_s
 
 
 def test_a_record_is_written_once_by_one_of_many(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from torchx_core.errors import RecordUnavailableError, SchedulerError
 from torchx_core.schedulers.local.record import AppRecord
 from torchx_core.supervisor import machine
-from torchx_core.supervisor.records import CANCEL, CTL, LOOK, STOP, read_json, replace_whole, write_once
+from torchx_core.supervisor.records import CANCEL, CTL, LOOK, read_json, replace_whole, stop_order, write_once
 from torchx_core.supervisor.shape import is_number
 
 __all__ = ["ask_to_end", "grace_end", "wake"]
@@ -44,10 +44,10 @@ def ask_to_end(record: AppRecord, grace_s: float | None, reason: str) -> None:
     except FileNotFoundError:
         raise
     except (OSError, RecordUnavailableError) as err:
-        if not wake(record, STOP):
+        if not wake(record, stop_order(grace_s)):
             raise SchedulerError(f"cannot cancel {record.directory}: {err}", retryable=True) from err
     else:
-        wake(record, STOP if damaged else LOOK)
+        wake(record, stop_order(grace_s) if damaged else LOOK)
 
 
 def _hasten(record: AppRecord, cancel_request: dict[str, object]) -> None:

@@ -316,11 +316,11 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system: needs root")
 def test_cancel_on_a_full_disk(full_disk: Path) -> None:
-    """A full disk does not make an app immortal."""
+    """A full disk does not make an app immortal, and the grace period is the one that was asked for."""
     with get_runner("s", state_dir=str(full_disk)) as runner:
-        handle = runner.run(app_of(*escapee("esc-4")), "local_cwd")
+        handle = runner.run(app_of(*escapee("esc-4")), "local_cwd", {"grace_s": 1000.0})
         wait_until(lambda: len(running("esc-4")) >= 2, PATIENCE_S)
         fill(full_disk)
-        assert runner.cancel(handle) is CancelOutcome.REQUESTED
+        assert runner.cancel(handle, grace_s=1.0) is CancelOutcome.REQUESTED
         assert ended(runner, handle).state == AppState.CANCELLED
     assert running("esc-4") == []
