@@ -43,8 +43,10 @@ with contextlib.suppress(ImportError):  # older engines' environments have no ne
 
     # How long an example takes is the machine's business; the first ones draw tables of all Unicode.
     settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    # The same commit passes, or fails, the same tests; `--hypothesis-profile=explore` draws other examples.
-    settings.register_profile("repeatable", settings.get_profile("explore"), derandomize=True)
+    # The same commit passes, or fails, the same tests; `--hypothesis-profile=explore` draws more, and others.
+    settings.register_profile(
+        "repeatable", settings.get_profile("explore"), derandomize=True, max_examples=50
+    )
     settings.load_profile("repeatable")
 
 
@@ -94,6 +96,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         if _is_zygote(pid) and (pid in ZYGOTES or own in _read(pid, "environ")):
             _kill(pid)
     shutil.rmtree(config.stash[HOME], ignore_errors=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Share the tests among the processes of `make test`; the slow ones take xdist's way."""
+    if config.getoption("dist") != "loadfile" or config.getoption("loadscopereorder"):
+        return None
+    from one_airflow import OneAirflow
+
+    return OneAirflow(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

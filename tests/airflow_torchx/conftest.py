@@ -11,6 +11,7 @@ import pytest
 from airflow_dags import SETTINGS, Dags
 from airflow_jobs import StartJob, starting_jobs
 from airflow_server import AirflowServer
+from engine_database import made_once
 
 from torchx_core.errors import SchedulerError
 from torchx_core.runner import Runner
@@ -21,10 +22,12 @@ os.environ.update(SETTINGS)  # before a test module imports Airflow
 @pytest.fixture(scope="session")
 def airflow_home() -> Path:
     """Airflow's home, with an empty database and a folder for DAGs."""
-    from airflow.utils.db import initdb
-
-    initdb()
     home = Path(os.environ["AIRFLOW_HOME"])
+    with made_once(home / "airflow.db") as is_there:
+        if not is_there:
+            from airflow.utils.db import initdb
+
+            initdb()
     (home / "dags").mkdir(exist_ok=True)
     return home
 

@@ -25,12 +25,8 @@ os.environ.update(SETTINGS, PREFECT_API_SSL_CERT_FILE=ONE_CERTIFICATE)
 
 @pytest.fixture(scope="session")
 def prefect_api(shared_home: Path) -> Iterator[str]:
-    """Return the address of a Prefect server for this process, which uses it, and for one other process.
-
-    With its SQLite a server is slow to answer many at once, and to start six takes two minutes of CPU time.
-    """
-    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    home = shared_home / f"prefect-{number // 2}"
+    """Return the address of the test run's one Prefect server: to start another takes 8 s of CPU time."""
+    home = shared_home / "prefect"
     with shared(home, _server(home)) as url, talking_to(url):
         yield url
 

@@ -228,7 +228,7 @@ def _crowd(api: LogApi, run: Run, *, closing: bool) -> list[Run]:
     run.send(0)
     wait_until(lambda: api.requests, WAIT_S)
     for number, each in enumerate(runs):
-        each.drawn, each.draws, each.due_at = 0, 5, 0.0
+        each.drawn, each.draws, each.due_at = 0, 2, 0.0
         each.closing = closing
         each.send(*range(1 + 100 * number, 101 + 100 * number))
     api.stuck.clear()
@@ -244,7 +244,7 @@ def test_pictures_do_not_starve_the_log(api: LogApi, run: Run, *, closing: bool)
     runs = _crowd(api, run, closing=closing)
     assert _others_before_the_last_record(api) <= (0 if closing else api.requests.count(RECORDS))
     assert sorted(api.messages) == sorted(_messages(4001))
-    wait_until(lambda: [each.drawn for each in runs] == [5] * 40, WAIT_S)
+    wait_until(lambda: [each.drawn for each in runs] == [2] * 40, WAIT_S)
     for other in runs[1:]:
         other.log_shipper.leave(other)
 

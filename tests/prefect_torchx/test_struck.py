@@ -12,7 +12,7 @@ import pytest
 from prefect import flow, get_client
 from prefect_runs import FlowRun
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PROGRAM = """
 import asyncio, logging, os, signal, sys

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from cli_apps import app_file, ended, state_of, submitted
+from cli_apps import app_file, cut_short, ended, state_of, submitted
 from cli_terminal import Terminal, in_terminal
 
 from torchx_core import get_runner
@@ -115,7 +115,7 @@ def test_the_question_is_whole_on_a_narrow_screen(columns: int) -> None:
     """However long the app's id is: what may be pressed stands on a line of its own."""
     app_id = "train-a-model-with-a-rather-long-name-nmqcjccnhgkmp"
     app = app_file(Print("hello"), Hold(ignore_term=True))
-    run = ("run", "-cfg", "grace_s=8", "--app", app, "--app-id", app_id)
+    run = ("run", "-cfg", "grace_s=600", "--app", app, "--app-id", app_id)
     with in_terminal(*run, columns=columns) as terminal:
         terminal.wait_for("hello")
         terminal.interrupt()
@@ -129,7 +129,7 @@ def test_the_question_is_whole_on_a_narrow_screen(columns: int) -> None:
         assert not any("[c]ancel" in line for line in terminal.shown())
         terminal.interrupt()
         assert terminal.exit_code() == 130
-    assert str(ended(f"local_cwd://torchx/{app_id}").state) == "CANCELLED"
+    assert str(cut_short(f"local_cwd://torchx/{app_id}").state) == "CANCELLED"
 
 
 def test_another_key_goes_on() -> None:
@@ -147,7 +147,7 @@ def test_another_key_goes_on() -> None:
 def test_a_second_ctrl_c_cancels_and_a_third_leaves() -> None:
     """Who presses it again means it; the grace period is served without us."""
     steps = Print("hello"), Hold(ignore_term=True)
-    with in_terminal("run", "-cfg", "grace_s=8", "--app", app_file(*steps), "--app-id", "x") as terminal:
+    with in_terminal("run", "-cfg", "grace_s=600", "--app", app_file(*steps), "--app-id", "x") as terminal:
         terminal.wait_for("hello")
         terminal.interrupt()
         terminal.wait_for("[c]ancel")
@@ -156,7 +156,7 @@ def test_a_second_ctrl_c_cancels_and_a_third_leaves() -> None:
         terminal.interrupt()
         assert terminal.exit_code() == 130
         assert terminal.shown()[-1] == f"left {HANDLE}, which is being cancelled"
-    assert str(ended(HANDLE).state) == "CANCELLED"
+    assert str(cut_short(HANDLE).state) == "CANCELLED"
 
 
 def test_the_log_goes_on_while_the_question_is_open() -> None:

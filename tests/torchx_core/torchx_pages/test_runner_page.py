@@ -116,7 +116,7 @@ def test_the_name_is_in_all_handles(tmp_path: Path) -> None:
 
 def test_a_cancel_returns_before_the_app_has_ended(tmp_path: Path) -> None:
     """It is RUNNING until the scheduler has ended it, and then CANCELLED."""
-    stubborn = app_of("sh", "-c", "trap 'sleep 0.5; exit 3' TERM; echo ready; sleep 60 & wait")
+    stubborn = app_of("sh", "-c", "trap 'sleep 0.5; exit 3' TERM; sleep 60 & echo ready; wait")
     with get_runner(state_dir=str(tmp_path)) as runner:
         handle = runner.run(stubborn, "local_cwd")
         assert next(runner.log_lines(handle, "r", should_tail=True)) == "ready\n"

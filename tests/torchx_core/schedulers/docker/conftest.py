@@ -18,10 +18,9 @@ from torchx_core.schedulers.docker.client import Engine
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Call tests on an engine slow, those of the contract excepted: it starts two containers a second."""
-    for item in items:
-        is_here = Path(__file__).parent in item.path.parents
-        has_engine = {"engine", "frail_engine"}.intersection(getattr(item, "fixturenames", ()))
-        if is_here and has_engine and item.path.name != "test_contract.py":
+    on_engine = [i for i in items if {"engine", "frail_engine"}.intersection(getattr(i, "fixturenames", ()))]
+    for item in on_engine:
+        if Path(__file__).parent in item.path.parents and item.path.name != "test_contract.py":
             item.add_marker(pytest.mark.slow)
 
 

@@ -28,7 +28,10 @@ from torchx_core.schedulers.docker.sdk import sdk_client
 from torchx_core.schedulers.docker.stream import Stream, open_stream
 from torchx_core.testing import wait_until
 
-pytestmark = pytest.mark.skipif(why_no_engine() is not None, reason=str(why_no_engine()))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(why_no_engine() is not None, reason=str(why_no_engine())),
+]
 
 WAYS = ["unix", "tcp", "tls", "ssh"]
 

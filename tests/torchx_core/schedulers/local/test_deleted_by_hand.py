@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -65,17 +66,19 @@ def test_a_submit_ends_an_app_that_was_deleted_while_it_ran(
     assert runner.status(handle)
 
 
-def test_an_app_ends_whose_place_another_one_has_taken(
+def test_an_app_whose_record_was_deleted_ends_by_itself(
     runner: Runner, submit: Submit, state_dir: Path
 ) -> None:
-    """Its whole directory is gone, and the id is submitted at once: the old app finds that out by itself."""
-    submit("sleep", "641.5", app_id="one")
-    servants = supervisor_of(state_dir, "one")
-    wait_until(lambda: running("641.5"), PATIENCE_S)
-    shutil.rmtree(state_dir / "local_cwd" / "s" / "one")
+    """It ends soon though nobody asks, whether or not another app has been given its id meanwhile."""
+    servants: list[int] = []
+    for app_id, duration in (("one", "641.5"), ("two", "641.9")):
+        submit("sleep", duration, app_id=app_id)
+        wait_until(partial(running, duration), PATIENCE_S)
+        servants += supervisor_of(state_dir, app_id)
+        shutil.rmtree(state_dir / "local_cwd" / "s" / app_id)
     handle = submit("sleep", "641.6", app_id="one")
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in servants), PATIENCE_S)
-    assert running("641.5") == []
+    assert running("641.5") == running("641.9") == []
     assert len(running("641.6")) == 1
     status = runner.status(handle)
     assert status is not None
@@ -109,14 +112,6 @@ def test_a_deleted_app_makes_no_new_attempt(submit: Submit, state_dir: Path, tmp
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in servants), PATIENCE_S)
     assert running("641.8") == []
     assert not app_dir.exists()
-
-
-def test_a_deleted_app_ends_by_itself(submit: Submit, state_dir: Path) -> None:
-    """An app that runs on and on is ended soon after its record was deleted, though nobody asks."""
-    submit("sleep", "641.9", app_id="one")
-    wait_until(lambda: running("641.9"), PATIENCE_S)
-    shutil.rmtree(state_dir / "local_cwd" / "s" / "one")
-    wait_until(lambda: not running("641.9"), PATIENCE_S)
 
 
 def test_force_ends_an_app_whose_record_is_damaged(runner: Runner, submit: Submit, state_dir: Path) -> None:

@@ -13,7 +13,7 @@ from slurm_programs import AWAY, listing
 from torchx_core.errors import SchedulerError, SubmitOutcomeUnknownError
 from torchx_core.runner import Runner
 from torchx_core.schedulers import StateChanged
-from torchx_core.schedulers.slurm import create_scheduler, decide
+from torchx_core.schedulers.slurm import create_scheduler, decide, queue
 from torchx_core.specs import AppDef, AppState, Role, is_terminal, make_app_handle
 
 APP = AppDef("app", [Role("w", "", entrypoint="true")])
@@ -95,7 +95,8 @@ def test_an_answer_that_is_older_than_the_job(
     program: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Does not become news by the controller's being away since."""
-    monkeypatch.setattr(decide, "UNSEEN_S", 3.0)
+    monkeypatch.setattr(decide, "UNSEEN_S", 1.5)
+    monkeypatch.setattr(queue, "INTERVAL_S", 0.5)
     once, asked = tmp_path / "once", tmp_path / "asked"
     program("squeue", f"if mkdir {once} 2>/dev/null; then {listing()}\nexit; fi\necho >>{asked}\n{AWAY}")
     with _runner(tmp_path) as runner:
