@@ -25,7 +25,7 @@ from torchx_core import AppState, Runner
 from torchx_core.specs import AppHandle
 from torchx_core.testing import wait_until
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 
 class _OnTheWayError(Exception):

@@ -24,7 +24,7 @@ from torchx_core import Runner
 from torchx_core.specs import AppHandle, AppState
 from torchx_core.testing import wait_until
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PROGRAM = """
 import sys
