@@ -43,10 +43,8 @@ with contextlib.suppress(ImportError):  # older engines' environments have no ne
 
     # How long an example takes is the machine's business; the first ones draw tables of all Unicode.
     settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    # The same commit passes, or fails, the same tests; `--hypothesis-profile=explore` draws more, and others.
-    settings.register_profile(
-        "repeatable", settings.get_profile("explore"), derandomize=True, max_examples=50
-    )
+    # The same commit passes, or fails, the same tests; `--hypothesis-profile=explore` draws other examples.
+    settings.register_profile("repeatable", settings.get_profile("explore"), derandomize=True)
     settings.load_profile("repeatable")
 
 

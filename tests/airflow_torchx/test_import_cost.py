@@ -30,11 +30,11 @@ MOST_MODULES = 58
 
 @pytest.fixture(scope="module")
 def loaded() -> tuple[set[str], set[str], set[str]]:
-    """Return what one interpreter that has `DAG` loads to import the operator, to make one, and to run it."""
+    """Return what importing the operator loads after `DAG`, and all that making and running one needs."""
     app = "{'name': 'a', 'roles': [{'name': 'w', 'image': '', 'entrypoint': 'true'}]}"
     make = f"TorchXRunOperator(task_id='t', app={app}, scheduler='local_docker', cfg={{'grace_s': 5.0}})"
-    imported, made, run = _loaded_by(OPERATOR, make, "import airflow_torchx._execution", after=DAG)
-    return imported, imported | made, imported | made | run
+    had, imported, made, run = _loaded_by(DAG, OPERATOR, make, "import airflow_torchx._execution")
+    return imported, had | imported | made, had | imported | made | run
 
 
 def test_importing_the_operator_loads_few_modules(loaded: tuple[set[str], ...]) -> None:

@@ -56,7 +56,7 @@ from torchx_core.supervisor.usage import Tally
 
 _RETRY_S = 0.5
 _LOOK_S = 10.0
-"""How often to see whether the app's record is still there, and what time of day it is if that matters."""
+"""How often to see whether the app's record is still there and, if it has a deadline, the time of day."""
 _PATIENCE_S = 10.0
 """How long to wait for space on a full disk before doing with less."""
 _AT_ONCE = 16
